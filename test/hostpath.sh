@@ -25,7 +25,7 @@ most_without=60
 most_with=170
 most_full=1000
 # The same of a trace.
-most_traced=220
+most_traced=130
 
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
@@ -66,14 +66,14 @@ while read -r name; do
     esac
     [ "$with" -le "$most" ] || fail "$name: with a device more than $most"
 done <"$dir/auto.names"
-# By the names of its functions, with what they call of libc, which is clocks; and all of those that enter a noted call.
+# By the names of its functions, with what they call of libc, which is clocks.
 export OMPI_MCA_coll_gpusym_trace=$dir/trace OMPI_MCA_coll_gpusym_linger=100000
 arguments=(gpu)
 off=()
-for name in posted awaits there launched; do
+for name in posted awaits there launched runs; do
     off+=("coll_gpusym_traced_note_$name")
 done
-only='coll_gpusym_(traced|trace|sums|events)_[a-z_]*|block_noted|start_noted|note_[a-z]*|take_record|end_record|describe|measure'
+only='coll_gpusym_(traced|trace|sums|events)_[a-z_]*|block_noted|start_noted|take_record|end_(record|incomplete)|describe'
 profile sim collective counted
 for form in blocking nonblocking persistent; do
     n=$((n + 1))

@@ -16,7 +16,6 @@
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
 #include "mca/coll/gpusym/trace/ranges.h"
-#include "mca/coll/gpusym/trace/ticks.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "opal/runtime/opal_progress.h"
@@ -185,6 +184,7 @@ static int block_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
     coll_gpusym_call_t call;
     coll_gpusym_buffers_t b;
+    coll_gpusym_traced_enter(e, COLL_GPUSYM_FORM_BLOCKING);
     if (forwards_host(e, a, &b)) {
         return coll_gpusym_forward(e->fallback, a);
     }
@@ -226,6 +226,9 @@ static int block(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
         return MPI_SUCCESS;
     }
     if (!has_team(e, a)) {
+        if (has_comm(a)) { /* else any thread may be in that */
+            coll_gpusym_traced_enter(e, COLL_GPUSYM_FORM_BLOCKING);
+        }
         if (!do_without_team(e, a, &b, &reason, &rv)) {
             return rv;
         }
@@ -246,24 +249,17 @@ static int block_summed(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
     return rv;
 }
 
-/* For the trace and a profiler. A collective of the fallback, inside the program's, is forwarded, and not recorded. */
-static void note_entry(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
+/* For a profiler. */
+static void note_entry(const coll_gpusym_args_t *a)
 {
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_push(a->coll);
     }
-    if (GPUSYM_FLAG(coll_gpusym_trace_on) && has_comm(a) && !e->fallback->forwarding) {
-        e->trace.entered = coll_gpusym_ticks_now();
-        e->trace.form = form;
-    }
 }
 
 /* Behind that, when MPI returns; the call may go on. */
-static void note_return(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
+static void note_return(void)
 {
-    if (has_comm(a) && !e->fallback->forwarding) { /* else the program's call goes on */
-        e->trace.entered = 0;
-    }
     if (coll_gpusym_ranges_on) {
         coll_gpusym_range_pop();
     }
@@ -271,9 +267,9 @@ static void note_return(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 
 static int block_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    note_entry(e, a, COLL_GPUSYM_FORM_BLOCKING);
+    note_entry(a);
     const int rv = coll_gpusym_params.summary ? block_summed(e, a) : block(e, a);
-    note_return(e, a);
+    note_return();
     return rv;
 }
 
@@ -288,6 +284,7 @@ static int start_with_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
 {
     struct ompi_communicator_t *comm = e->fallback->comm;
     coll_gpusym_buffers_t b;
+    coll_gpusym_traced_enter(e, COLL_GPUSYM_FORM_NONBLOCKING);
     /* Refused here, not by a request: Open MPI, as it makes a communicator out of this one, tries again and again while
      * all it gets is a request with an error. */
     if (e->team->broken) {
@@ -338,9 +335,9 @@ static int start_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t 
     return MPI_SUCCESS;
 }
 
-static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enum coll_gpusym_form form)
+static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
 {
-    note_entry(e, a, form);
+    note_entry(a);
     if (coll_gpusym_params.summary) {
         (void) note_amount(e, a);
     }
@@ -350,11 +347,11 @@ static void note_start(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, enu
 static __attribute__((noinline)) int start_noted(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
                                                  ompi_request_t **req)
 {
-    note_start(e, a, COLL_GPUSYM_FORM_NONBLOCKING);
-    e->trace.noted = true;
+    note_start(e, a);
+    e->noted = true;
     const int rv = coll_gpusym_nonblocking(e, a, req);
-    e->trace.noted = false;
-    note_return(e, a);
+    e->noted = false;
+    note_return();
     return rv;
 }
 
@@ -363,7 +360,7 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     coll_gpusym_buffers_t b;
     int reason, rv;
 
-    if (OPAL_UNLIKELY(GPUSYM_FLAG(coll_gpusym_params.notes)) && !e->trace.noted) {
+    if (OPAL_UNLIKELY(GPUSYM_FLAG(coll_gpusym_params.notes)) && !e->noted) {
         return start_noted(e, a, req);
     }
     if (forwards_at_once(e, a)) {
@@ -379,6 +376,7 @@ int coll_gpusym_nonblocking(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
         return MPI_SUCCESS;
     }
     if (!has_team(e, a)) {
+        coll_gpusym_traced_enter(e, COLL_GPUSYM_FORM_NONBLOCKING);
         if (!do_without_team(e, a, &b, &reason, &rv)) {
             *req = &ompi_request_empty;
             return rv;
@@ -434,6 +432,7 @@ static void start_one(coll_gpusym_request_t *r)
 {
     coll_gpusym_call_t *call = &r->call;
     GPUSYM_ACQUIRE(r); /* its last call */
+    coll_gpusym_traced_enter(call->run.engine, COLL_GPUSYM_FORM_PERSISTENT);
     r->on_stream = false;
     coll_gpusym_call_reset(call);
     gpusym_await_legacy_stream(call->args.sbuf);
@@ -442,9 +441,9 @@ static void start_one(coll_gpusym_request_t *r)
         start_again(r);
         return;
     }
-    note_start(call->run.engine, &call->args, COLL_GPUSYM_FORM_PERSISTENT);
+    note_start(call->run.engine, &call->args);
     start_again(r);
-    note_return(call->run.engine, &call->args);
+    note_return();
 }
 
 static int start_requests(size_t count, ompi_request_t **reqs)

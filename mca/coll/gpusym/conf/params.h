@@ -47,7 +47,7 @@ typedef struct {
     int trace_calls;         /* whether calls go there */
     const char *metrics;     /* the file of metrics; "": none */
     double metrics_interval; /* seconds between two writes of it; 0: only at the end */
-    bool notes;              /* a summary, records of calls or a profiler want more of each call */
+    bool notes;              /* a summary or a profiler wants more of each call */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
     bool messages;  /* MPI's messages take GPU memory; set by the component's comm_query */

@@ -33,9 +33,9 @@ typedef struct coll_gpusym_engine {
      * and calls the fallback once for each call, as a rank without gpusym does. */
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
-    /* Where calls are recorded: when MPI was called, in ticks (trace/ticks.h), 0 between calls, and how; the
-     * communicator in the trace, plus one, and calls of it that no roll-call numbers. Written by the thread that makes
-     * a call; the last three where a call is polled, or ends. */
+    /* Where calls are recorded: when MPI was called last, in ticks (trace/ticks.h), and how; the communicator in the
+     * trace, plus one, and calls of it that no roll-call numbers. Written by the thread that makes a call; the last
+     * three where a call is polled, or ends. */
     struct {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */
@@ -44,10 +44,10 @@ typedef struct coll_gpusym_engine {
             uint32_t last;                   /* the rank of the team that it has waited for last */
             uint8_t form;
         } later;
-        bool noted; /* a nonblocking call has been, and is being started */
         uint32_t comm, nth;
         uint64_t calls;
     } trace;
+    bool noted;               /* a nonblocking call has been (coll_gpusym_params.notes), and is being started */
     coll_gpusym_wish_t *wish; /* the settings that the program wants, newest first; NULL: none. Owned */
     int internal;             /* internal.c's: how Open MPI's own all-reduces go, if that is known */
     /* Calls that are not over, in the order in which they were made: nonblocking ones, and blocking ones behind them.

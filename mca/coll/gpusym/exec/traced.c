@@ -13,12 +13,18 @@
 
 /* coll_gpusym_run_t.trace of a call that is to take its record; of those of a communicator one at a time, which is the
  * first that is not over. */
-#define LATER UINT32_MAX
-/* Longer calls end by the clock that ticks are compared with: what they miss by then may be seen. */
-#define TICKS_MAX_NS 1000000u
+#define LATER 0x40000000u
+/* Added to the number of a record that is complete, but for when the call ends, unless it fails. */
+#define COMPLETE 0x80000000u
 /* A call takes its record while it waits for ranks, and its GPU has nothing to do yet, only when it has waited for so
  * long: to take it lasts about as long as ranks that arrive together wait for each other. */
 #define SHORT_WAIT_NS 10000
+
+void coll_gpusym_traced_note_enter(coll_gpusym_engine_t *e, enum coll_gpusym_form form)
+{
+    e->trace.form = (uint8_t) form;
+    e->trace.entered = e->fallback->forwarding ? 0 : coll_gpusym_ticks_now();
+}
 
 /* MPI_Reduce_local belongs to no communicator: any thread may be in it. */
 static bool has_comm(const coll_gpusym_args_t *a)
@@ -30,6 +36,12 @@ static bool has_comm(const coll_gpusym_args_t *a)
 static bool is_off(void)
 {
     return 0 == coll_gpusym_params.trace_calls && !GPUSYM_FLAG(coll_gpusym_trace_wanted);
+}
+
+/* The call has entered while records were taken, and not inside another. */
+static bool has_entered(const coll_gpusym_engine_t *e)
+{
+    return e->trace.entered >= __atomic_load_n(&coll_gpusym_trace_since, __ATOMIC_RELAXED);
 }
 
 /* entered: in ticks, compared at base. Returns the record; NULL: there is none. */
@@ -54,7 +66,7 @@ void coll_gpusym_traced_take(coll_gpusym_run_t *run)
     }
     if (!has_comm(run->args)) {
         (void) take_record(run, coll_gpusym_ticks_base(), coll_gpusym_ticks_now(), COLL_GPUSYM_FORM_BLOCKING);
-    } else if (0 != e->trace.entered) { /* else it began before records were taken */
+    } else if (has_entered(e)) {
         (void) take_record(run, coll_gpusym_ticks_base(), e->trace.entered, e->trace.form);
     }
     if (0 != run->trace) {
@@ -68,7 +80,7 @@ void coll_gpusym_traced_take_later(coll_gpusym_run_t *run)
     coll_gpusym_engine_t *e = run->engine;
     if (GPUSYM_FLAG(coll_gpusym_trace_wanted) || NULL != __atomic_load_n(&e->first, __ATOMIC_ACQUIRE)) {
         coll_gpusym_traced_take(run);
-    } else if (0 != e->trace.entered && !is_off()) {
+    } else if (has_entered(e) && !is_off()) {
         e->trace.later.entered = e->trace.entered;
         e->trace.later.form = e->trace.form;
         e->trace.later.posted = e->trace.later.there = 0;
@@ -94,7 +106,7 @@ static coll_gpusym_record_t *record_of(coll_gpusym_run_t *run)
     if (LATER == run->trace) {
         take_kept(run);
     }
-    return 0 != run->trace ? coll_gpusym_trace_record(run->trace) : NULL;
+    return 0 != run->trace ? coll_gpusym_trace_record(run->trace & ~COMPLETE) : NULL;
 }
 
 static int own_rank(const coll_gpusym_run_t *run)
@@ -214,39 +226,53 @@ static void describe(const coll_gpusym_run_t *run, coll_gpusym_record_t *r)
     }
 }
 
+static void set_launched(const coll_gpusym_run_t *run, coll_gpusym_record_t *r, uint32_t blocks)
+{
+    r->blocks = (uint16_t) blocks;
+    r->launched = 0 != r->launched ? r->launched : gpusym_now_ns();
+    describe(run, r);
+}
+
 void coll_gpusym_traced_note_launched(coll_gpusym_run_t *run, uint32_t blocks)
 {
     coll_gpusym_record_t *r = record_of(run);
     if (NULL != r) {
-        r->blocks = (uint16_t) blocks;
-        r->launched = 0 != r->launched ? r->launched : gpusym_now_ns();
-        r->returned = coll_gpusym_ticks_base();
-        describe(run, r);
+        set_launched(run, r, blocks);
+    }
+}
+
+static void set_way(const coll_gpusym_run_t *run, coll_gpusym_record_t *r, const coll_gpusym_way_t *way)
+{
+    r->way = NULL != way ? way->name : NULL;
+    r->by = run->launch.algorithm >= 0 ? (int8_t) run->launch.resident.how : -1;
+    r->reason = (int8_t) run->reason;
+}
+
+void coll_gpusym_traced_note_runs(coll_gpusym_run_t *run, const coll_gpusym_way_t *way, uint32_t blocks)
+{
+    coll_gpusym_record_t *r = record_of(run);
+    if (NULL == r) {
+        return;
+    }
+    set_launched(run, r, blocks);
+    set_way(run, r, way);
+    if (GPUSYM_FLAG(coll_gpusym_trace_written) && !GPUSYM_FLAG(coll_gpusym_trace_wanted) && UINT32_MAX != r->comm) {
+        r->base = coll_gpusym_ticks_base();
+        run->trace |= COMPLETE;
     }
 }
 
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run)
 {
-    gpusym_lane_words(run->launch.lane, coll_gpusym_trace_record(run->trace)->gpu);
-}
-
-/* Now, for a call that may have a base of ticks in its place. */
-static uint64_t returned_at(const coll_gpusym_record_t *r)
-{
-    if (0 != r->returned) {
-        const uint64_t ns = coll_gpusym_ticks_ns(r->returned, coll_gpusym_ticks_now());
-        if (ns - r->launched < TICKS_MAX_NS) {
-            return ns;
-        }
-    }
-    return gpusym_now_ns();
+    gpusym_lane_words(run->launch.lane, coll_gpusym_trace_record(run->trace & ~COMPLETE)->gpu);
 }
 
 /* The record is complete but for these. */
 static void end_record(coll_gpusym_record_t *r, uint32_t number, int error)
 {
     r->error = error;
-    r->returned = returned_at(r);
+    r->base = 0;
+    r->returned = gpusym_now_ns();
     if (GPUSYM_FLAG(coll_gpusym_trace_wanted)) {
         coll_gpusym_sums_add(r);
         coll_gpusym_events_end(number);
@@ -256,18 +282,17 @@ static void end_record(coll_gpusym_record_t *r, uint32_t number, int error)
     } else if (UINT32_MAX == r->comm) {
         coll_gpusym_trace_lose(number);
     } else {
-        coll_gpusym_trace_put(number);
+        coll_gpusym_trace_put(r, r->returned);
         if (MPI_SUCCESS != error) { /* the program may end by it */
             coll_gpusym_trace_flush();
         }
     }
 }
 
-void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way)
+static __attribute__((noinline)) void end_incomplete(coll_gpusym_run_t *run, const coll_gpusym_way_t *way)
 {
-    static const char *const by[] = {"launch", "resident", "early", "early", "late"};
     coll_gpusym_record_t *r = record_of(run);
-    const uint32_t number = run->trace;
+    const uint32_t number = run->trace & ~COMPLETE;
     run->trace = 0;
     if (NULL == r) {
         return;
@@ -276,13 +301,21 @@ void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t
         coll_gpusym_trace_drop(number);
         return;
     }
-    r->way = NULL != way ? way->name : NULL;
-    r->by = run->launch.algorithm >= 0 ? by[run->launch.resident.how] : NULL;
-    r->reason = (int8_t) run->reason;
+    set_way(run, r, way);
     if (0 == r->seq) {
         describe(run, r);
     }
     end_record(r, number, run->error);
+}
+
+void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way)
+{
+    if (0 != (run->trace & COMPLETE) && MPI_SUCCESS == run->error) {
+        coll_gpusym_trace_put(coll_gpusym_trace_record(run->trace & ~COMPLETE), coll_gpusym_ticks_now());
+        run->trace = 0;
+    } else {
+        end_incomplete(run, way);
+    }
 }
 
 void coll_gpusym_traced_alone(coll_gpusym_engine_t *e, coll_gpusym_buffers_t *b, int error)

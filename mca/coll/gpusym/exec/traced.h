@@ -5,8 +5,9 @@
  *
  * A short call waits for its GPU, from when this has its command until it has done it. What the trace does before
  * delays the GPU, what it does behind delays the program, what it does meanwhile nobody. So a clock is read before, one
- * is read behind and stored beside what could not be known, and all else stands between. A call takes its record where
- * the GPU has its command, or where it has waited for ranks for a while.
+ * is read behind, and all else stands between. A call takes its record where the GPU has its command, or where it has
+ * waited for ranks for a while; if nothing can change any more but that it fails, its record is complete then, but for
+ * the times of its end.
  */
 #ifndef MCA_COLL_GPUSYM_EXEC_TRACED_H
 #define MCA_COLL_GPUSYM_EXEC_TRACED_H
@@ -17,6 +18,7 @@
 
 #define COLL_GPUSYM_TRACED(run) (__builtin_expect(0 != (run)->trace, 0))
 
+void coll_gpusym_traced_note_enter(coll_gpusym_engine_t *e, enum coll_gpusym_form form);
 /* Takes a record for a call; or has it take one as above. */
 void coll_gpusym_traced_take(coll_gpusym_run_t *run);
 void coll_gpusym_traced_take_later(coll_gpusym_run_t *run);
@@ -25,10 +27,18 @@ void coll_gpusym_traced_note_posted(coll_gpusym_run_t *run, bool posted);
 void coll_gpusym_traced_note_awaits(coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_there(coll_gpusym_run_t *run, bool late);
 void coll_gpusym_traced_note_launched(coll_gpusym_run_t *run, uint32_t blocks);
+void coll_gpusym_traced_note_runs(coll_gpusym_run_t *run, const coll_gpusym_way_t *way, uint32_t blocks);
 void coll_gpusym_traced_note_ran(const coll_gpusym_run_t *run);
 void coll_gpusym_traced_note_end(coll_gpusym_run_t *run, const coll_gpusym_way_t *way);
 
-/* MPI was called, and e->trace says when. */
+/* MPI was called so. A collective of the fallback's, inside the program's, is not recorded. */
+static inline void coll_gpusym_traced_enter(coll_gpusym_engine_t *e, enum coll_gpusym_form form)
+{
+    if (__builtin_expect(GPUSYM_FLAG(coll_gpusym_trace_on), 0)) {
+        coll_gpusym_traced_note_enter(e, form);
+    }
+}
+/* A call that has entered begins. */
 static inline void coll_gpusym_traced_begin(coll_gpusym_run_t *run)
 {
     if (__builtin_expect(GPUSYM_FLAG(coll_gpusym_trace_on), 0)) {
@@ -76,6 +86,13 @@ static inline void coll_gpusym_traced_launched(coll_gpusym_run_t *run, uint32_t 
 {
     if (COLL_GPUSYM_TRACED(run)) {
         coll_gpusym_traced_note_launched(run, blocks);
+    }
+}
+/* The same of a way whose calls, from now on, end by it. */
+static inline void coll_gpusym_traced_runs(coll_gpusym_run_t *run, const coll_gpusym_way_t *way, uint32_t blocks)
+{
+    if (COLL_GPUSYM_TRACED(run)) {
+        coll_gpusym_traced_note_runs(run, way, blocks);
     }
 }
 /* The kernel has written its completion word; run->launch has its lane yet. */

@@ -105,7 +105,7 @@ static coll_gpusym_turn_t plan_launch(coll_gpusym_run_t *run, coll_gpusym_plan_t
 /* The kernel has been launched or commanded. */
 static coll_gpusym_turn_t runs(coll_gpusym_run_t *run, uint32_t blocks)
 {
-    coll_gpusym_traced_launched(run, blocks);
+    coll_gpusym_traced_runs(run, &coll_gpusym_way_kernel, blocks);
     run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
     if (COLL_GPUSYM_NONBLOCKING == run->mode) {
         gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), run->task.read.seq);

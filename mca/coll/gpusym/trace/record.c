@@ -38,9 +38,6 @@
 #define TEXT_SIZE 65536u
 #define LINE_MAX_BYTES 2048u
 
-/* States of a record. Its owner sets OPEN and DONE, the writer FREE. */
-enum { FREE, OPEN, DONE };
-
 typedef struct {
     uint64_t key;
     char *name; /* as a JSON string, quoted; owned */
@@ -54,6 +51,7 @@ typedef struct {
 bool coll_gpusym_trace_on;
 bool coll_gpusym_trace_written;
 bool coll_gpusym_trace_wanted;
+uint64_t coll_gpusym_trace_since;
 bool coll_gpusym_trace_wants_gpu;
 coll_gpusym_record_t *coll_gpusym_trace_ring; /* [RECORDS] */
 
@@ -145,11 +143,12 @@ static bool is_written(void)
 static void switch_records(void)
 {
     const bool written = is_written(), on = written || 0 != wanted;
+    if (on && !coll_gpusym_trace_on) {
+        __atomic_store_n(&coll_gpusym_trace_since, coll_gpusym_ticks_now(), __ATOMIC_RELAXED);
+    }
     __atomic_store_n(&coll_gpusym_trace_written, written, __ATOMIC_RELAXED);
     __atomic_store_n(&coll_gpusym_trace_wanted, 0 != wanted, __ATOMIC_RELAXED);
     __atomic_store_n(&coll_gpusym_trace_on, on, __ATOMIC_RELEASE);
-    __atomic_store_n(&coll_gpusym_params.notes, on || coll_gpusym_params.summary || coll_gpusym_ranges_on,
-                     __ATOMIC_RELAXED);
 }
 
 static bool have_ring(void)
@@ -164,6 +163,7 @@ static bool have_ring(void)
     }
     memset(memory, 0, RECORDS * sizeof *coll_gpusym_trace_ring); /* no page fault in a call */
     at.head = at.lost = at.tail = out.calls = 0;
+    coll_gpusym_ticks_start();
     coll_gpusym_trace_ring = memory;
     return true;
 }
@@ -276,6 +276,28 @@ static void name_comms(comm_t *c, uint32_t nth)
         }                                 \
     } while (0)
 
+/* Both clocks, as the lines of ended calls are written: between the comparison when a call was launched and this one
+ * its ticks are exact, however long it lasted. */
+static struct {
+    uint64_t base, ns;
+} compared;
+
+static void compare_clocks(void)
+{
+    compared.base = coll_gpusym_ticks_base();
+    compared.ns = gpusym_now_ns();
+}
+
+static uint64_t returned_at(const coll_gpusym_record_t *r)
+{
+    if (0 == r->base) {
+        return r->returned;
+    }
+    const uint64_t ns = coll_gpusym_ticks_ns(r->base, r->returned);
+    const double part = (double) (int64_t) (ns - r->launched) / (double) (int64_t) (compared.ns - r->launched);
+    return ns + (uint64_t) (int64_t) (part * (double) (int64_t) (compared.base - r->base));
+}
+
 static void put_times(const coll_gpusym_record_t *r, bool ended)
 {
     uint64_t gpu[2];
@@ -291,7 +313,7 @@ static void put_times(const coll_gpusym_record_t *r, bool ended)
     PUT_TIME("gpu_begin", gpu[0]);
     PUT_TIME("gpu_end", gpu[1]);
     if (ended) {
-        PUT_TIME("returned", r->returned);
+        PUT_TIME("returned", returned_at(r));
     }
 }
 
@@ -315,9 +337,10 @@ static void put_way(const coll_gpusym_record_t *r)
         put_string(gpusym_algorithm_name((unsigned) r->algorithm));
         PUT("\"");
     }
-    if (NULL != r->by) {
+    if (r->by >= 0) {
+        static const char *const by[] = {"launch", "resident", "early", "early", "late"};
         PUT(",\"by\":\"");
-        put_string(r->by);
+        put_string(by[r->by]);
         PUT("\"");
     }
     if (0 != r->blocks) {
@@ -372,14 +395,15 @@ static void write_ended(bool all)
 {
     const uint64_t end = __atomic_load_n(&at.head, __ATOMIC_RELAXED), first = end > RECORDS ? end - RECORDS : 0;
     uint64_t tail = all || at.tail < first ? first : at.tail;
+    compare_clocks();
     for (uint64_t i = tail; i < end; i++) {
         coll_gpusym_record_t *r = &coll_gpusym_trace_ring[i % RECORDS];
         const uint32_t state = state_of(r);
-        if (DONE == state) {
+        if (COLL_GPUSYM_RECORD_DONE == state) {
             put_record(r, true);
-            __atomic_store_n(&r->state, FREE, __ATOMIC_RELEASE);
+            __atomic_store_n(&r->state, COLL_GPUSYM_RECORD_FREE, __ATOMIC_RELEASE);
         }
-        if (OPEN != state && i == tail) {
+        if (COLL_GPUSYM_RECORD_OPEN != state && i == tail) {
             tail++;
         }
     }
@@ -415,7 +439,7 @@ static bool write_now(void)
 static void write_late(const coll_gpusym_record_t *r)
 {
     pthread_mutex_lock(&lock);
-    if (DONE == state_of(r)) { /* else the thread has just come to it */
+    if (COLL_GPUSYM_RECORD_DONE == state_of(r)) { /* else the thread has just come to it */
         write_ended(true);
     }
     pthread_mutex_unlock(&lock);
@@ -447,13 +471,14 @@ uint32_t coll_gpusym_trace_take(void)
         if (0 == i % WAKES && i - __atomic_load_n(&at.tail, __ATOMIC_RELAXED) >= RECORDS / 2) {
             wake_writer();
         }
-        if (DONE == state_of(r)) {
+        if (COLL_GPUSYM_RECORD_DONE == state_of(r)) {
             write_late(r);
         }
-        uint32_t was = FREE;
-        if (__atomic_compare_exchange_n(&r->state, &was, OPEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        uint32_t was = COLL_GPUSYM_RECORD_FREE;
+        if (__atomic_compare_exchange_n(&r->state, &was, COLL_GPUSYM_RECORD_OPEN, false, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
             memset(r, 0, offsetof(coll_gpusym_record_t, state)); /* which the thread reads */
-            r->last = r->algorithm = r->reason = -1;
+            r->last = r->algorithm = r->reason = r->by = -1;
             fetch_next(i);
             return (uint32_t) (i % RECORDS) + 1;
         }
@@ -462,14 +487,9 @@ uint32_t coll_gpusym_trace_take(void)
     return 0;
 }
 
-void coll_gpusym_trace_put(uint32_t number)
-{
-    __atomic_store_n(&coll_gpusym_trace_ring[number - 1].state, DONE, __ATOMIC_RELEASE);
-}
-
 void coll_gpusym_trace_drop(uint32_t number)
 {
-    __atomic_store_n(&coll_gpusym_trace_ring[number - 1].state, FREE, __ATOMIC_RELEASE);
+    __atomic_store_n(&coll_gpusym_trace_ring[number - 1].state, COLL_GPUSYM_RECORD_FREE, __ATOMIC_RELEASE);
 }
 
 void coll_gpusym_trace_lose(uint32_t number)
@@ -573,7 +593,6 @@ void coll_gpusym_trace_start(int world_rank, const char *host)
     coll_gpusym_trace_wants_gpu = true;
     writer = (coll_gpusym_writer_t){.name = "gpusym-trace", .write = write_now, .every_ns = EVERY_NS};
     (void) coll_gpusym_writer_start(&writer); /* without it calls write where the ring is full */
-    coll_gpusym_ticks_start();
     switch_records();
 }
 
@@ -598,7 +617,7 @@ static void end_file(void)
     coll_gpusym_trace_flush();
     coll_gpusym_trace_written = false;
     for (uint32_t i = 0; i < RECORDS; i++) {
-        if (OPEN == coll_gpusym_trace_ring[i].state) {
+        if (COLL_GPUSYM_RECORD_OPEN == coll_gpusym_trace_ring[i].state) {
             put_record(&coll_gpusym_trace_ring[i], false);
         }
     }

@@ -25,6 +25,9 @@ enum coll_gpusym_form {
     COLL_GPUSYM_FORMS
 };
 
+/* States of a record. Its call sets OPEN and DONE, who writes it FREE. */
+enum coll_gpusym_record_state { COLL_GPUSYM_RECORD_FREE, COLL_GPUSYM_RECORD_OPEN, COLL_GPUSYM_RECORD_DONE };
+
 /* One call of this rank. */
 typedef struct {
     /* Times of gpusym_now_ns(); 0: it has not come to that. */
@@ -32,12 +35,12 @@ typedef struct {
     uint64_t posted;    /* peers see that this rank is in the call */
     uint64_t there;     /* this rank has seen that all are */
     uint64_t launched;  /* the GPU has its work; staged: the copies, or the other components, begin */
-    uint64_t returned;  /* nonblocking: it is complete. Before that exec/traced.c's */
+    uint64_t returned;  /* nonblocking: it is complete. In ticks, if there is a base */
+    uint64_t base;      /* of ticks (ticks.h), compared when it was launched; 0: there is none */
     uint64_t gpu[3];    /* of gpusym_lane_words(): begin and end of the kernel, by the GPU's clock; 0: not known */
     uint64_t bytes;     /* of the elements in this rank's larger buffer */
     uint64_t seq;       /* number of the call in its communicator; 0: not known yet */
-    const char *way;    /* how it was carried out; this and the next one are never freed */
-    const char *by;     /* how it came to its kernel; NULL: it has none */
+    const char *way;    /* how it was carried out; never freed */
     uint32_t comm, nth; /* coll_gpusym_trace_comm(); UINT32_MAX: no memory */
     int error;          /* MPI error code */
     int last;           /* the rank of the communicator that came last, as far as this one has seen; -1: not known */
@@ -46,13 +49,16 @@ typedef struct {
     uint8_t coll, form; /* enum coll_gpusym_coll, coll_gpusym_form */
     int8_t reason;      /* enum coll_gpusym_reason, where it was staged; -1: it was not */
     bool zero_copy;
-    uint32_t state; /* of record.c; last */
+    int8_t by;      /* enum coll_gpusym_how, how it came to its kernel; -1: it has none */
+    uint32_t state; /* enum coll_gpusym_record_state; last */
 } __attribute__((aligned(64))) coll_gpusym_record_t;
 
 /* Whether calls are recorded; whether the records go to the file, else nothing that only lines need is noted; and
  * whether somebody else wants them. Written while MPI is initialised, where the file can no longer be written, by the
  * next two, and, a tenth of a second at most after it has been set, for coll_gpusym_trace_calls. */
 extern bool coll_gpusym_trace_on, coll_gpusym_trace_written, coll_gpusym_trace_wanted;
+/* In ticks: since when they are. */
+extern uint64_t coll_gpusym_trace_since;
 
 /* Records are taken from now on, until there is a call of the second function for each one of the first. False: there
  * is no memory. Any thread. */
@@ -87,8 +93,12 @@ static inline coll_gpusym_record_t *coll_gpusym_trace_record(uint32_t number)
 {
     return &coll_gpusym_trace_ring[number - 1];
 }
-/* The call has ended, and its record is complete. */
-void coll_gpusym_trace_put(uint32_t number);
+/* The call has ended then, and its record is complete. */
+static inline void coll_gpusym_trace_put(coll_gpusym_record_t *r, uint64_t returned)
+{
+    r->returned = returned;
+    __atomic_store_n(&r->state, (uint32_t) COLL_GPUSYM_RECORD_DONE, __ATOMIC_RELEASE);
+}
 /* The call is not recorded after all. */
 void coll_gpusym_trace_drop(uint32_t number);
 /* There is no memory for what the record refers to: the call is counted as lost. */
