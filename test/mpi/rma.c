@@ -640,6 +640,26 @@ static void no_locks(const test_t *given)
     close_window(s);
 }
 
+/* Windows of which no rank has a byte, as OSU's programs make them for the first of their sizes. */
+static void empty(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    int v = 7;
+
+    const int rv = MPI_Win_create(s->gpu, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    check(s, MPI_SUCCESS == rv, "MPI_Win_create of no bytes");
+    if (MPI_SUCCESS != rv) {
+        return;
+    }
+    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(s->other, 0, MPI_INT, s->right, 0, 0, MPI_INT, s->win), "MPI_Put of nothing");
+    expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
+                 "MPI_Put to a window of no bytes");
+    MPI_Win_unlock(s->right, s->win);
+    check(s, MPI_SUCCESS == MPI_Win_free(&s->win), "MPI_Win_free");
+}
+
 static void hosts(const test_t *given)
 {
     test_t own = *given, *s = &own;
@@ -727,6 +747,7 @@ int main(int argc, char **argv)
     if (!over_hosts) {
         stage(&s, dynamic);
         stage(&s, no_locks);
+        stage(&s, empty);
     }
     mem_free(MEM_DEVICE, s.gpu);
     mem_free(MEM_DEVICE, s.other);

@@ -154,12 +154,13 @@ static bool says_true(struct opal_info_t *info, const char *key)
     return gpusym_info_get(info, key, value, sizeof(value)) && 0 == strcmp(value, "true");
 }
 
-static bool is_gpu(const void *p, size_t size)
+/* Also of no bytes: the other components may have nothing for such a window, while others of the program's are ours. */
+static bool is_gpu(const void *p)
 {
     const gpusym_device_t *dev = gpusym_device_for_memory();
     gpusym_mem_t mem;
 
-    if (NULL == dev || NULL == p || 0 == size || gpusym_plain(p)) {
+    if (NULL == dev || NULL == p || gpusym_plain(p)) {
         return false;
     }
     dev->query(p, &mem);
@@ -175,10 +176,11 @@ static int component_query(struct ompi_win_t *win, void **base, size_t size, gpu
     bool any;
 
     (void) win;
+    (void) size;
     (void) disp_unit;
     if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor && MPI_WIN_FLAVOR_DYNAMIC != flavor) ||
         !gpusym_collectives_served() ||
-        OMPI_SUCCESS != osc_gpusym_any_rank(comm, create ? is_gpu(*base, size) : requests_gpu(info), &any) || !any) {
+        OMPI_SUCCESS != osc_gpusym_any_rank(comm, create ? is_gpu(*base) : requests_gpu(info), &any) || !any) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
     return PRIORITY;

@@ -294,7 +294,10 @@ static uint64_t returned_at(const coll_gpusym_record_t *r)
         return r->returned;
     }
     const uint64_t ns = coll_gpusym_ticks_ns(r->base, r->returned);
-    const double part = (double) (int64_t) (ns - r->launched) / (double) (int64_t) (compared.ns - r->launched);
+    if (ns >= compared.ns) { /* it ended meanwhile */
+        return ns;
+    }
+    const double part = (double) (int64_t) (ns - r->launched) / (double) (compared.ns - r->launched);
     return ns + (uint64_t) (int64_t) (part * (double) (int64_t) (compared.base - r->base));
 }
 
