@@ -646,7 +646,7 @@ static void empty(const test_t *given)
     test_t own = *given, *s = &own;
     int v = 7;
 
-    const int rv = MPI_Win_create(s->gpu, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    const int rv = MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     check(s, MPI_SUCCESS == rv, "MPI_Win_create of no bytes");
     if (MPI_SUCCESS != rv) {
         return;

@@ -154,17 +154,24 @@ static bool says_true(struct opal_info_t *info, const char *key)
     return gpusym_info_get(info, key, value, sizeof(value)) && 0 == strcmp(value, "true");
 }
 
-/* Also of no bytes: the other components may have nothing for such a window, while others of the program's are ours. */
-static bool is_gpu(const void *p)
+/* What a rank's memory has a window be: that with the greatest number of any rank's is decisive. */
+enum { ANYBODYS, OTHERS, OURS };
+
+/* Of no bytes, where there is a GPU: ours, if no rank has any. A program whose windows are of GPU memory makes one of 0
+ * bytes, too, for which there may be no other component. */
+static int wants(const void *p, size_t size)
 {
     const gpusym_device_t *dev = gpusym_device_for_memory();
     gpusym_mem_t mem;
 
-    if (NULL == dev || NULL == p || gpusym_plain(p)) {
-        return false;
+    if (NULL == dev) {
+        return OTHERS;
+    }
+    if (NULL == p || 0 == size || gpusym_plain(p)) {
+        return 0 == size ? ANYBODYS : OTHERS;
     }
     dev->query(p, &mem);
-    return GPUSYM_MEM_DEVICE == mem.kind;
+    return GPUSYM_MEM_DEVICE == mem.kind ? OURS : OTHERS;
 }
 
 /* Both calls are collective, and Open MPI queries its components in one order, so that ranks whose memory, or info
@@ -173,14 +180,18 @@ static int component_query(struct ompi_win_t *win, void **base, size_t size, gpu
                            struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor)
 {
     const bool create = MPI_WIN_FLAVOR_CREATE == flavor;
-    bool any;
+    int most;
 
     (void) win;
-    (void) size;
     (void) disp_unit;
     if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor && MPI_WIN_FLAVOR_DYNAMIC != flavor) ||
         !gpusym_collectives_served() ||
-        OMPI_SUCCESS != osc_gpusym_any_rank(comm, create ? is_gpu(*base) : requests_gpu(info), &any) || !any) {
+        OMPI_SUCCESS != osc_gpusym_most(comm,
+                                        create               ? wants(*base, size)
+                                        : requests_gpu(info) ? OURS
+                                                             : OTHERS,
+                                        &most) ||
+        OTHERS == most) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
     return PRIORITY;

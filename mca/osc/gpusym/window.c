@@ -36,14 +36,19 @@ typedef struct {
     bool valid, gpu, shared;
 } card_t;
 
+int osc_gpusym_most(ompi_communicator_t *comm, int mine, int *most)
+{
+    *most = 0;
+    return comm->c_coll->coll_allreduce(&mine, most, 1, &ompi_mpi_int.dt, &ompi_mpi_op_max.op, comm,
+                                        comm->c_coll->coll_allreduce_module);
+}
+
 int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer)
 {
-    const int in = mine ? 1 : 0;
-    int out = 0;
-    const int rc = comm->c_coll->coll_allreduce(&in, &out, 1, &ompi_mpi_int.dt, &ompi_mpi_op_max.op, comm,
-                                                comm->c_coll->coll_allreduce_module);
+    int most;
+    const int rc = osc_gpusym_most(comm, mine ? 1 : 0, &most);
 
-    *answer = 0 != out;
+    *answer = 0 != most;
     return rc;
 }
 

@@ -153,7 +153,10 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
 /* Frees all of this rank. Peers may no longer use it. NULL: nothing happens. */
 void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
 
-/* Sets *answer, alike on all ranks, to whether `mine` is true on any rank of comm. Collective. MPI error code. */
+/* Sets *most, alike on all ranks, to the greatest of their numbers `mine`, which are not negative. Collective over
+ * comm. MPI error code. */
+int osc_gpusym_most(ompi_communicator_t *comm, int mine, int *most);
+/* The same of whether `mine` is true on any rank. */
 int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
 
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
