@@ -90,7 +90,7 @@ typedef struct gpusym_copies_work {
 #define GPUSYM_SIGNAL_OFF(bytes) (((bytes) + 15u) & ~(uint64_t) 15u)
 
 /* What a copy does (gpusym_run_t.does; and in a command the epochs that it skips, of which copies have none): */
-#define GPUSYM_COPY_TO_HOST 1u /* commands: to host memory */
+#define GPUSYM_COPY_FAR 1u     /* commands: to host memory, or another GPU's */
 #define GPUSYM_COPY_PACKS 2u   /* commands: of as many packs as it says bytes, between addresses of packs */
 #define GPUSYM_COPY_SIGNALS 4u /* behind the data it stores the signal: `out` is an address of a pack */
 /* It waits for the signal behind the data at `in`, for gpusym_work_t.enter_ns at most. If that does not come it copies
@@ -98,13 +98,15 @@ typedef struct gpusym_copies_work {
 #define GPUSYM_COPY_WAITS 8u
 
 /* In place of a copy: inputs go to the host, and the host's answer to outputs; `out` is a gpusym_exchange_t, in pinned
- * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. For a kernel of one block that stays. */
+ * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. With PACKS each output has an answer of its own, whose
+ * packs together are those of EXCHANGE_MAX at most. For a kernel of one block that stays. */
 #define GPUSYM_COPY_EXCHANGES (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)
 /* Bytes of an input, and inputs and outputs, at most. */
 #define GPUSYM_EXCHANGE_MAX 512u
 #define GPUSYM_EXCHANGE_BUFFERS 8u
 #define GPUSYM_EXCHANGE_LINES (2u * (GPUSYM_EXCHANGE_MAX / GPUSYM_PACK)) /* two of a pack */
 #define GPUSYM_EXCHANGE_COMMAND(bytes, nin, nout) ((uint32_t) (bytes) | ((nin) -1u) << 10 | ((nout) -1u) << 13)
+#define GPUSYM_EXCHANGE_APART 0x10000u /* the kernel's, beside these: each output has its own */
 
 /* An LL line as the host sees it: each half has 4 bytes of data, and above them the number that marks it. */
 typedef struct gpusym_ll_line {

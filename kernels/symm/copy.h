@@ -170,7 +170,7 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
 GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const char *first, gpusym_exchange_t *x,
                                  uint32_t says, uint32_t number)
 {
-    const uint32_t bytes = says & 0x3ffu, packs = (bytes + 15) / 16;
+    const uint32_t bytes = says & 0x3ffu, packs = (bytes + 15) / 16, apart = 0 != (says & GPUSYM_EXCHANGE_APART);
     const uint32_t nin = 1 + (says >> 10 & 7u), nout = 1 + (says >> 13 & 7u);
     const uint64_t since = gs_now_ns();
     bool there = true;
@@ -184,7 +184,7 @@ GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const ch
     }
     for (uint32_t i = part.thread; i < nout * packs; i += part.nthreads) {
         char *out = (char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->out[i / packs], 8));
-        const gpusym_ll_line_t *line = &x->answer[2 * (i % packs)];
+        const gpusym_ll_line_t *line = &x->answer[2 * (apart ? i : i % packs)];
         gs_pack_t v = {{0, 0}};
         bool low = false, high = false;
         while (!(low && high) && there) {
@@ -210,8 +210,9 @@ GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs
 {
     const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
     if (GPUSYM_COPY_EXCHANGES == (r->skip & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_exchange(part, w, r->m.in, (gpusym_exchange_t *) (void *) r->m.out, (uint32_t) r->m.bytes, r->seq);
-        if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_TO_HOST)) {
+        gs_copy_exchange(part, w, r->m.in, (gpusym_exchange_t *) (void *) r->m.out,
+                         (uint32_t) r->m.bytes | (packs ? GPUSYM_EXCHANGE_APART : 0), r->seq);
+        if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_FAR)) {
             gs_fence_system();
         }
         return GPUSYM_STATUS_OK;
@@ -232,14 +233,14 @@ GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs
     if (0 != (r->skip & GPUSYM_COPY_SIGNALS)) {
         gs_signal_store(part, w, r->m.out + off, signal, 0, GPUSYM_SIGNAL_LINES);
     }
-    if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_TO_HOST)) {
+    if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_FAR)) {
         gs_fence_system();
     }
     return GPUSYM_STATUS_OK;
 }
 
 /* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies
- * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_TO_HOST and so on). */
+ * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_FAR and so on). */
 GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0, 0};
@@ -253,7 +254,8 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     if (0 != w->linger_ns && GPUSYM_COPY_EXCHANGES == (w->run[0].does & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_exchange(c, w, (const char *) w->run[0].in, (gpusym_exchange_t *) w->run[0].out, w->run[0].bytes,
+        gs_copy_exchange(c, w, (const char *) w->run[0].in, (gpusym_exchange_t *) w->run[0].out,
+                         w->run[0].bytes | (0 != (w->run[0].does & GPUSYM_COPY_PACKS) ? GPUSYM_EXCHANGE_APART : 0),
                          w->done_seq);
     } else if (0 != w->rows.runs) {
         status = gs_copy_run(c, w);
@@ -262,7 +264,7 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
     }
     gs_block_sync(c);
     if (0 != w->linger_ns) {
-        if (0 == c.thread && 0 != (w->run[0].does & GPUSYM_COPY_TO_HOST)) {
+        if (0 == c.thread && 0 != (w->run[0].does & GPUSYM_COPY_FAR)) {
             gs_fence_system();
         }
         gs_copy_resident(c, w, status);

@@ -491,7 +491,7 @@ static bool command(unsigned char *in_host, bool to_host, uint64_t at, uint64_t 
     const gpusym_copier_run_t run = {.dst = to_host ? (char *) in_host + 32 : to + at,
                                      .src = to_host ? from + at : (char *) in_host + 32,
                                      .bytes = (uint32_t) bytes,
-                                     .does = to_host ? GPUSYM_COPY_TO_HOST : 0};
+                                     .does = to_host ? GPUSYM_COPY_FAR : 0};
     const int rc = gpusym_copier_command(&dev, gpu, &run, &copier);
     if (GPUSYM_SUCCESS != rc) {
         assert_int_equal(rc, GPUSYM_ERR_NOT_AVAILABLE);
@@ -522,7 +522,7 @@ static void a_copier_serves_the_host_too(void **state)
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     for (unsigned i = 0; i < 200; i++) {
         const uint64_t bytes = 1 + (next_random() % 16384 >> next_random() % 14);
-        const gpusym_carry_rows_t run = {.dst = seen, .src = from + i, .width = bytes, .height = 1, .to_host = true};
+        const gpusym_carry_rows_t run = {.dst = seen, .src = from + i, .width = bytes, .height = 1, .far = true};
         gpusym_carry_t carry;
 
         memset(host, 0, bytes);

@@ -17,7 +17,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/ompi/attributes.h"
 #include "mca/pml/gpusym/counters.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 
 #include "config.h"
 
@@ -30,7 +30,7 @@ static int key = MPI_KEYVAL_INVALID, trace_key = MPI_KEYVAL_INVALID;
 static void find_gpu(char *text, size_t size)
 {
     const gpusym_heap_t *heap = gpusym_heap();
-    gpusym_gpu_t *gpu = NULL != heap ? gpusym_heap_gpu(heap) : pml_gpusym_gpu_last();
+    gpusym_gpu_t *gpu = NULL != heap ? gpusym_heap_gpu(heap) : gpusym_p2p_gpu_last();
     gpusym_gpu_info_t info;
 
     text[0] = '\0';

@@ -4,8 +4,8 @@
  * Accumulates: see accumulate.h.
  *
  * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
- * them are atomic to each other, and in the order in which a rank calls them. What MPI_REPLACE stores, and what is
- * fetched, is copied as by put and get.
+ * them are atomic to each other, and in the order in which a rank calls them. Those of a few bytes that fetch are
+ * exchanges (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get.
  */
 #include "mca/osc/gpusym/accumulate.h"
 
@@ -15,6 +15,7 @@
 #include "ompi/request/request.h"
 
 #include "mca/osc/gpusym/combine.h"
+#include "mca/osc/gpusym/swap.h"
 
 /* Bytes of the longest basic type. */
 #define BASIC_MAX 64u
@@ -50,6 +51,37 @@ static void unlock_target(osc_gpusym_window_t *w, int target)
 static ompi_datatype_t *basic_type(struct ompi_datatype_t *type)
 {
     return ompi_datatype_is_predefined(type) ? type : ompi_datatype_get_single_predefined_type_from_args(type);
+}
+
+/* ---- of a few bytes ---- */
+
+typedef struct {
+    ompi_datatype_t *basic;
+    struct ompi_op_t *op;
+} combined_t;
+
+static void combine_few(const void *arg, const char *target, char *const *given, char *next, uint32_t bytes)
+{
+    const combined_t *c = arg;
+
+    if (&ompi_mpi_op_replace.op == c->op) {
+        memcpy(next, given[0], bytes);
+        return;
+    }
+    memcpy(next, target, bytes);
+    ompi_op_reduce(c->op, given[0], next, (int) (bytes / c->basic->super.size), c->basic);
+}
+
+static void compare_few(const void *arg, const char *target, char *const *given, char *next, uint32_t bytes)
+{
+    (void) arg;
+    memcpy(next, 0 == memcmp(target, given[1], bytes) ? given[0] : target, bytes);
+}
+
+/* Elements of such a type have no gaps. */
+static bool is_dense(const ompi_datatype_t *basic)
+{
+    return (size_t) (basic->super.ub - basic->super.lb) == basic->super.size;
 }
 
 /* ---- the calls ---- */
@@ -94,6 +126,13 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     }
     rc = lock_target(w, target);
     if (OMPI_SUCCESS != rc) {
+        return rc;
+    }
+    const combined_t combined = {basic, op};
+    const osc_gpusym_swap_t swap = {
+        .target = &at, .given = {&from}, .result = &to, .ngiven = 1, .fn = combine_few, .arg = &combined};
+    if (NULL != result && stores && is_dense(basic) && osc_gpusym_swap(w, &swap, &rc)) {
+        unlock_target(w, target);
         return rc;
     }
     if (NULL != result) {
@@ -157,12 +196,33 @@ int osc_gpusym_fetch_and_op(const void *origin, void *result, struct ompi_dataty
     return accumulate("MPI_Fetch_and_op", &from, &to, target, disp, 1, type, op, win);
 }
 
+/* The lock is held. */
+static int compare_and_swap(osc_gpusym_window_t *w, const osc_gpusym_elements_t *at,
+                            const osc_gpusym_elements_t *origin, const osc_gpusym_elements_t *compare,
+                            const osc_gpusym_elements_t *result)
+{
+    const osc_gpusym_swap_t swap = {
+        .target = at, .given = {origin, compare}, .result = result, .ngiven = 2, .fn = compare_few};
+    char new[BASIC_MAX], old[BASIC_MAX], found[BASIC_MAX];
+    int rc;
+
+    if (osc_gpusym_swap(w, &swap, &rc)) {
+        return rc;
+    }
+    rc = osc_gpusym_gather(w, origin, new);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, compare, old) : rc;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, at, found) : rc;
+    if (OMPI_SUCCESS == rc && 0 == memcmp(found, old, at->layout.bytes)) {
+        rc = osc_gpusym_scatter(w, at, new);
+    }
+    return OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, result, found) : rc;
+}
+
 int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *result, struct ompi_datatype_t *type,
                                 int target, ptrdiff_t disp, struct ompi_win_t *win)
 {
     osc_gpusym_window_t *w = osc_gpusym_window(win);
-    osc_gpusym_elements_t at, e;
-    char new[BASIC_MAX], old[BASIC_MAX], found[BASIC_MAX];
+    osc_gpusym_elements_t at, new, old, found;
 
     if (MPI_PROC_NULL == target) {
         return OMPI_SUCCESS;
@@ -174,19 +234,13 @@ int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *r
     if (at.layout.bytes > BASIC_MAX) {
         return MPI_ERR_TYPE;
     }
-    osc_gpusym_origin(w, origin, 1, type, &e);
-    rc = osc_gpusym_gather(w, &e, new);
-    osc_gpusym_origin(w, compare, 1, type, &e);
-    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, &e, old) : rc;
-    rc = OMPI_SUCCESS == rc ? lock_target(w, target) : rc;
-    if (OMPI_SUCCESS != rc) {
-        return rc;
+    osc_gpusym_origin(w, origin, 1, type, &new);
+    osc_gpusym_origin(w, compare, 1, type, &old);
+    osc_gpusym_origin(w, result, 1, type, &found);
+    rc = lock_target(w, target);
+    if (OMPI_SUCCESS == rc) {
+        rc = compare_and_swap(w, &at, &new, &old, &found);
+        unlock_target(w, target);
     }
-    rc = osc_gpusym_gather(w, &at, found);
-    if (OMPI_SUCCESS == rc && 0 == memcmp(found, old, at.layout.bytes)) {
-        rc = osc_gpusym_scatter(w, &at, new);
-    }
-    unlock_target(w, target);
-    osc_gpusym_origin(w, result, 1, type, &e);
-    return OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, &e, found) : rc;
+    return rc;
 }

@@ -17,6 +17,7 @@
 #include "opal/util/output.h"
 
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/osc/gpusym/ask.h"
 #include "mca/osc/gpusym/attach.h"
 
@@ -203,15 +204,17 @@ int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target)
     return rc;
 }
 
-/* Starts the copy of one run of bytes. */
+/* Starts the copy of one run of bytes, to a target or (gets) from it. */
 static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
-                      const osc_gpusym_elements_t *from)
+                      const osc_gpusym_elements_t *from, bool gets)
 {
     osc_gpusym_copy_t *c = calloc(1, sizeof *c);
     const gpusym_carry_rows_t run = {.dst = to->buf + to->layout.lo,
                                      .src = from->buf + from->layout.lo,
                                      .width = to->layout.bytes,
                                      .height = 1,
+                                     .local = gets && to->gpu,
+                                     .far = !gets && to->gpu,
                                      .engine = !to->gpu || !from->gpu,
                                      .shared = true};
 
@@ -219,6 +222,7 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
         return MPI_ERR_NO_MEM;
     }
     c->target = target;
+    gpusym_p2p_gpu_review(w->gpu);
     pthread_mutex_lock(&w->lock);
     const int rc = gpusym_carry_start_rows(w->dev, w->gpu, &run, &c->carry);
     if (GPUSYM_SUCCESS == rc) {
@@ -297,7 +301,7 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
     }
     if (run_to && run_from && (to->gpu || from->gpu) && osc_gpusym_own(w, origin) &&
         gpusym_layout_is_one(w->dev, &origin->layout, origin->buf)) {
-        return start_copy(w, target, to, from);
+        return start_copy(w, target, to, from, to == origin);
     }
     /* A side that only the CPU reaches, with gaps, is packed by it, on its way to or from the GPU. */
     if ((run_to && (from->gpu || !to->gpu)) || (run_from && (to->gpu || !from->gpu))) {

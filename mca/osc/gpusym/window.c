@@ -17,6 +17,7 @@
 
 #include "mca/common/gpusym/memory/pool.h"
 #include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/common/gpusym/shm/host.h"
 
 #define PAGE_MAGIC 0x6770757379772131ull
@@ -137,6 +138,9 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     if (NULL != w->ticket) {
         (void) w->dev->mem_free(w->gpu, w->ticket);
     }
+    if (NULL != w->exchange) {
+        (void) w->dev->host_free(w->gpu, w->exchange);
+    }
     if (NULL != w->page && 0 == w->rank) {
         gpusym_segment_free(&w->page_id, w->page);
     } else if (NULL != w->page) {
@@ -207,6 +211,9 @@ static void offer_part(osc_gpusym_window_t *w, card_t *card)
     if (GPUSYM_SUCCESS != w->dev->gpu_open(own->gpu ? &mem : NULL, &w->gpu)) {
         OSC_GPUSYM_VERBOSE("a window has no GPU here: %s", w->dev->error());
         return;
+    }
+    if (own->gpu) { /* it has one here: peers that use it too are told */
+        (void) gpusym_p2p_gpu_open(&mem, &w->gpu);
     }
     if (own->gpu && GPUSYM_SUCCESS != gpusym_reg_get(w->dev, w->gpu, own->base, own->bytes, &card->key, &card->off)) {
         card->key = 0;

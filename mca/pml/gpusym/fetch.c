@@ -17,7 +17,7 @@
 #include "mca/common/ompi/complete.h"
 #include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/counters.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
@@ -131,7 +131,7 @@ static int put_data(request_t *r, const void *packed)
     if (NULL == r->gpu || r->on_host) {
         return GPUSYM_SUCCESS == gpusym_layout_scatter(&r->layout, buf, packed, bytes) ? MPI_SUCCESS : MPI_ERR_OTHER;
     }
-    pml_gpusym_gpu_review(r->gpu);
+    gpusym_p2p_gpu_review(r->gpu);
     return code_of(r, pml_gpusym_unpack(r->gpu, &r->layout, buf, packed, bytes));
 }
 
@@ -272,7 +272,7 @@ static bool fetch_pieces(request_t *r)
         return false;
     }
     if (NULL != gpu) {
-        pml_gpusym_gpu_review(gpu);
+        gpusym_p2p_gpu_review(gpu);
     }
     gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->parcel, true);
     pml_gpusym_count(PML_GPUSYM_RECEIVED_PIPED);
@@ -335,7 +335,7 @@ static const char *map_source(request_t *r, gpusym_box_t *box, uint64_t *size)
     const uint64_t span = is_box(r) ? read_box(r, box) : o->bytes;
     void *base;
 
-    r->gpu = NULL == r->gpu ? pml_gpusym_gpu_last() : r->gpu;
+    r->gpu = NULL == r->gpu ? gpusym_p2p_gpu_last() : r->gpu;
     if (NULL == r->gpu) {
         return NULL; /* a process that has used no GPU gets no context for a message to host memory */
     }
@@ -515,7 +515,7 @@ static bool await_signal(request_t *r, uint64_t size)
         __atomic_store_n(&r->peer->late, late - 1, __ATOMIC_RELAXED); /* about right if several threads receive */
     }
     if (0 != late || 0 == route.signal || route.bytes != r->parcel.offer.bytes || !signal_fits(r, size) ||
-        pml_gpusym_peer_is_self(r->peer) || pml_gpusym_gpu_is_shared() || !pml_gpusym_move_can_wait(&route) ||
+        pml_gpusym_peer_is_self(r->peer) || gpusym_p2p_gpu_is_shared() || !pml_gpusym_move_can_wait(&route) ||
         GPUSYM_SUCCESS != pml_gpusym_move_start(&r->move, &route)) {
         return false;
     }

@@ -13,7 +13,7 @@
 #include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/bounce.h"
 #include "mca/pml/gpusym/counters.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/pml/gpusym/host.h"
 #include "mca/pml/gpusym/host_recv.h"
 #include "mca/pml/gpusym/pack.h"
@@ -402,7 +402,7 @@ void pml_gpusym_close(void)
     met = false;
     pml_gpusym_requests_close();
     pml_gpusym_peers_close();
-    pml_gpusym_gpus_close();
+    gpusym_p2p_gpus_close();
     pml_gpusym_pack_close();
     pml_gpusym_bounces_close();
     pml_gpusym_counters_clear();

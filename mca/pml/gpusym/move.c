@@ -12,7 +12,7 @@
 
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "tuning/carry.h"
 #include "tuning/pack.h"
 
@@ -39,13 +39,13 @@ static int start_carry(move_t *m)
                                       .to_pitch = run ? 0 : l->pitch,
                                       .from_pitch = run ? 0 : l->width,
                                       .local = !route->on_host,
-                                      .to_host = route->on_host,
+                                      .far = route->on_host,
                                       .shared = true,
                                       .does = 0 != route->signal ? GPUSYM_COPY_WAITS : 0,
                                       .signal = route->signal};
 
     m->poll = poll_carry;
-    pml_gpusym_gpu_review(route->gpu);
+    gpusym_p2p_gpu_review(route->gpu);
     return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry[0]);
 }
 
@@ -75,7 +75,7 @@ static int start_stream(move_t *m)
 static int start_to_bounce(move_t *m, size_t to, size_t from, size_t bytes, gpusym_carry_t *carry)
 {
     const gpusym_carry_rows_t run = {
-        .dst = m->bounce.p + to, .src = m->route.from + from, .width = bytes, .height = 1, .to_host = true};
+        .dst = m->bounce.p + to, .src = m->route.from + from, .width = bytes, .height = 1, .far = true};
     return gpusym_carry_start_rows(gpusym_current.dev, m->route.gpu, &run, carry);
 }
 
@@ -198,7 +198,7 @@ static int start_to_host(move_t *m)
 
     m->chunk = bytes < most ? bytes : most;
     m->poll = poll_waiting;
-    pml_gpusym_gpu_review(m->route.gpu);
+    gpusym_p2p_gpu_review(m->route.gpu);
     if (pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
         __atomic_fetch_add(&pinned, 1, __ATOMIC_RELAXED);
         return run ? start_chunks(m) : start_scatter(m);
@@ -219,7 +219,7 @@ static int start_box(move_t *m, void *to, const gpusym_box_t *box)
     const gpusym_box_run_t run = {
         .in = m->route.from, .out = to, .bytes = (uint32_t) m->route.bytes, .from = m->box, .to = *box};
     m->poll = poll_carry;
-    pml_gpusym_gpu_review(m->route.gpu);
+    gpusym_p2p_gpu_review(m->route.gpu);
     return gpusym_carry_start_box(gpusym_current.dev, m->route.gpu, &run, &m->carry[0]);
 }
 
@@ -277,7 +277,7 @@ static int start_packed(move_t *m)
         (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes && !gpusym_tuning_pack_message(route->bytes) &&
          gpusym_layout_together(gpusym_current.dev, l, route->buf));
 
-    if (route->on_host && !pml_gpusym_gpu_reaches((const char *) route->buf + l->lo, l->span)) {
+    if (route->on_host && !gpusym_p2p_gpu_reaches((const char *) route->buf + l->lo, l->span)) {
         return start_to_host(m);
     }
     return whole ? start_carry(m) : start_stream(m);

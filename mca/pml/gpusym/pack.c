@@ -81,7 +81,7 @@ static bool copy_pinned(gpusym_gpu_t *gpu, char *at, size_t bytes, bool to_host)
     const gpusym_copier_run_t run = {.dst = to_host ? pinned.memory : at,
                                      .src = to_host ? at : pinned.memory,
                                      .bytes = (uint32_t) bytes,
-                                     .does = to_host ? GPUSYM_COPY_TO_HOST : 0};
+                                     .does = to_host ? GPUSYM_COPY_FAR : 0};
     gpusym_copier_t *copier;
     int done;
 

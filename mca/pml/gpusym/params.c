@@ -5,6 +5,7 @@
  */
 #include "mca/pml/gpusym/params.h"
 
+#include "mca/common/gpusym/gpus.h"
 #include "mca/common/ompi/vars.h"
 
 pml_gpusym_params_t pml_gpusym_params;
@@ -17,15 +18,16 @@ int pml_gpusym_params_register(void)
         "p2p_linger",
         MCA_BASE_VAR_TYPE_INT,
         5,
-        &pml_gpusym_params.linger,
+        &gpusym_p2p_linger,
         -1,
         -1,
         1000000,
         0,
         "microseconds",
-        "Time that the resident kernel of small messages (one thread block) stays on the receiver's GPU after a "
-        "message, or on the sender's after a staged one. The next message needs no launch. cudaDeviceSynchronize "
-        "and cudaFree wait for the kernel for up to that time. 0: no resident kernel; -1: use the tuning table, and "
+        "Time that the resident kernel of small messages and one-sided calls (one thread block) stays on the "
+        "receiver's GPU after a message, or on the sender's after a staged one, or on the origin's. The next one "
+        "needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that time. 0: no resident "
+        "kernel; -1: use the tuning table, and "
         "pause the resident kernel while it saves no time"};
     static const gpusym_var_number_t push_min = {
         "p2p_push_min",

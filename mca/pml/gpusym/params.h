@@ -8,7 +8,6 @@
 #define MCA_PML_GPUSYM_PARAMS_H
 
 typedef struct {
-    int linger;             /* of the copier, in microseconds; -1: by the tuning table */
     unsigned long push_min; /* bytes of a message that its receiver asks the sender to push; 0: by the tuning table */
 } pml_gpusym_params_t;
 extern pml_gpusym_params_t pml_gpusym_params;

@@ -9,7 +9,7 @@
 
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
@@ -35,7 +35,7 @@ static int unpack(request_t *r, const ompi_status_public_t *status)
 
     r->bounce.used = bytes > r->bounce.used ? bytes : r->bounce.used;
     if (bytes > 0) {
-        pml_gpusym_gpu_review(r->gpu);
+        gpusym_p2p_gpu_review(r->gpu);
     }
     if (bytes > 0 && GPUSYM_SUCCESS != pml_gpusym_unpack(r->gpu, &r->layout, b->req_addr, r->bounce.p, bytes)) {
         return pml_gpusym_report_gpu(b->req_comm, status->MPI_SOURCE, status->MPI_TAG);

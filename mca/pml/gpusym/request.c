@@ -12,7 +12,7 @@
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/sanitizers.h"
 #include "mca/common/ompi/complete.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "opal/runtime/opal_progress.h"
@@ -248,7 +248,7 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
                                   struct ompi_communicator_t *comm, bool persistent, const pml_gpusym_memory_t *memory)
 {
     gpusym_gpu_t *gpu = NULL;
-    if (NULL != memory && GPUSYM_SUCCESS != pml_gpusym_gpu_open(&memory->mem, &gpu)) {
+    if (NULL != memory && GPUSYM_SUCCESS != gpusym_p2p_gpu_open(&memory->mem, &gpu)) {
         pml_gpusym_report_gpu(comm, peer, tag);
         return NULL;
     }

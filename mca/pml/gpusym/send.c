@@ -16,7 +16,7 @@
 #include "mca/common/ompi/tags.h"
 #include "mca/pml/gpusym/counters.h"
 #include "mca/pml/gpusym/fetch.h"
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
@@ -433,7 +433,7 @@ static bool step_pushing(request_t *r)
 static bool begin_push(request_t *r)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_gpu_t *gpu = NULL != r->gpu ? r->gpu : pml_gpusym_gpu_last();
+    gpusym_gpu_t *gpu = NULL != r->gpu ? r->gpu : gpusym_p2p_gpu_last();
     gpusym_push_t push;
     void *base;
     uint64_t size;
@@ -584,7 +584,7 @@ static bool begin_filling(request_t *r, uint32_t signal)
                                       .shared = true,
                                       .does = 0 != signal ? GPUSYM_COPY_SIGNALS : 0,
                                       .signal = signal};
-    pml_gpusym_gpu_review(r->gpu);
+    gpusym_p2p_gpu_review(r->gpu);
     if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry[0])) {
         gpusym_scratch_put(dev, r->gpu, r->scratch);
         r->scratch = NULL;
@@ -727,8 +727,8 @@ static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
 {
     r->source = (const char *) r->base.req_addr + r->layout.lo;
     /* short ones the receiver's copier takes out of a pipe as soon */
-    const bool pushed = r->layout.bytes > gpusym_tuning_carry_resident_max() && NULL != pml_gpusym_gpu_last() &&
-                        pml_gpusym_gpu_reaches(r->source, r->layout.bytes);
+    const bool pushed = r->layout.bytes > gpusym_tuning_carry_resident_max() && NULL != gpusym_p2p_gpu_last() &&
+                        gpusym_p2p_gpu_reaches(r->source, r->layout.bytes);
     o->kind = pushed ? GPUSYM_PARCEL_PINNED : GPUSYM_PARCEL_PIPE;
     o->flags = PML_GPUSYM_OFFER_FROM_HOST;
     if (!gpusym_pipes_ready() || GPUSYM_SUCCESS != gpusym_parcel_offer(o, NULL, &r->index, r->envelope)) {

@@ -478,7 +478,7 @@ static bool is_quiet(batch_t *batch)
  * if it is alone: of several, launches are faster. */
 static bool is_short(const gpusym_carry_rows_t *rows)
 {
-    if ((!rows->local && !rows->to_host) || rows->engine || 1 != rows->height) {
+    if ((!rows->local && !rows->far) || rows->engine || 1 != rows->height) {
         return false;
     }
     return rows->width <= gpusym_tuning_carry_resident_max() ||
@@ -500,7 +500,7 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
         const gpusym_copier_run_t run = {.dst = rows->dst,
                                          .src = rows->src,
                                          .bytes = (uint32_t) rows->width,
-                                         .does = rows->does | (rows->to_host ? GPUSYM_COPY_TO_HOST : 0),
+                                         .does = rows->does | (rows->far ? GPUSYM_COPY_FAR : 0),
                                          .signal = rows->signal};
         rc = gpusym_copier_start(dev, gpu, &run, &carry->copier);
     }

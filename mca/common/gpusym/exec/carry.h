@@ -6,7 +6,7 @@
  * nothing (no memory for a stream, say), the driver copies at once.
  *
  * A few lanes (lane.h) of each GPU carry all copies; copies of one lane end in their order.  Short ones go to the GPU's
- * copier, if it has one (copier.h) and `local` or `to_host` is set.  Several copies may share a launch, which takes the
+ * copier, if it has one (copier.h) and `local` or `far` is set.  Several copies may share a launch, which takes the
  * CPU longer than the GPU takes for a copy.
  */
 #ifndef GPUSYM_COMMON_EXEC_CARRY_H
@@ -36,10 +36,10 @@ typedef struct {
     void *dst;
     const void *src;
     uint64_t width, height, to_pitch, from_pitch;
-    bool local;   /* dst is memory of this GPU, of this process: then the copy ends sooner */
-    bool to_host; /* dst is pinned host memory: then a short copy may go to the copier, too */
-    bool engine;  /* one side is host memory that is not pinned, which only copy engines reach */
-    bool shared;  /* it may wait for gpusym_carry_flush, to share a launch */
+    bool local;  /* dst is memory of this GPU, of this process: then the copy ends sooner */
+    bool far;    /* dst is a peer's mapping, or pinned host memory: then a short copy may go to the copier, too */
+    bool engine; /* one side is host memory that is not pinned, which only copy engines reach */
+    bool shared; /* it may wait for gpusym_carry_flush, to share a launch */
     /* One run: SIGNALS, WAITS or 0, and the number of the signal (kernels/work.h). A copy engine stores no signal; a
      * copy that is to wait for one ends with GPUSYM_ERR_LATE where no kernel does it. */
     uint32_t does, signal;

@@ -110,7 +110,7 @@ static int launch_kernel(gpusym_copier_t *c)
                        .nblocks = 1,
                        .nthreads = gpusym_tuning_carry_threads(),
                        .enter_ns = gpusym_tuning_carry_wait_ns(c->dev->simulated),
-                       .out_local = 1, /* what goes elsewhere has a fence of its own: GPUSYM_COPY_TO_HOST */
+                       .out_local = 1, /* what goes elsewhere has a fence of its own: GPUSYM_COPY_FAR */
                        .rows = {.runs = 1},
                        .linger_ns = c->lingers};
     gpusym_run_plan(&w.run[0], 0, w.nblocks);

@@ -19,15 +19,16 @@ typedef struct gpusym_copier gpusym_copier_t;
  */
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
-/* A copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of a GPU, or with GPUSYM_COPY_TO_HOST into pinned
- * host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
+/* A copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
+ * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
  * gpusym_tuning_carry_resident_packs_max() bytes. */
 typedef struct {
     void *dst;
     const void *src;
     uint32_t bytes;
-    /* GPUSYM_COPY_TO_HOST, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or GPUSYM_COPY_EXCHANGES, with
-     * GPUSYM_COPY_TO_HOST if an output is not memory of this GPU: bytes and dst are then as it says. */
+    /* GPUSYM_COPY_FAR, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or GPUSYM_COPY_EXCHANGES, with
+     * GPUSYM_COPY_FAR if an output is not memory of this GPU, and GPUSYM_COPY_PACKS if each has an answer of its own:
+     * bytes and dst are then as it says. */
     uint32_t does;
     uint32_t signal; /* its number */
 } gpusym_copier_run_t;

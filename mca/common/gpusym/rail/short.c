@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "mca/common/gpusym/exec/exchange.h"
 #include "tuning/carry.h"
 
 /* Destinations of a copy at most: the copier takes 2 us for each, a launch 9 for all. */
@@ -47,17 +48,6 @@ static gpusym_exchange_t *exchange_area(const gpusym_rail_t *r)
                                            sizeof(gpusym_exchange_t));
 }
 
-static uint32_t packs_of(uint64_t bytes)
-{
-    return (uint32_t) ((bytes + GPUSYM_PACK - 1) / GPUSYM_PACK);
-}
-
-static bool is_marked(const gpusym_ll_line_t *line, uint32_t number)
-{
-    return __atomic_load_n(&line->half[0], __ATOMIC_ACQUIRE) >> 32 == number &&
-           __atomic_load_n(&line->half[1], __ATOMIC_ACQUIRE) >> 32 == number;
-}
-
 /* Begins an exchange of the inputs for the outputs. False: a copy is to move the inputs. */
 static bool begin_exchange(gpusym_rail_t *r, const void *const *src, uint32_t nsrc, char *to)
 {
@@ -71,15 +61,12 @@ static bool begin_exchange(gpusym_rail_t *r, const void *const *src, uint32_t ns
     }
     memcpy(x->in, src, nsrc * sizeof *src);
     memcpy(x->out, r->out, r->nout * sizeof *r->out);
-    /* Another lane's commands may have had the same numbers. */
-    memset(&x->late, 0, sizeof x->late);
-    memset(x->answer, 0, 2 * packs_of(bytes) * sizeof *x->answer);
-    memset(x->sent, 0, 2 * nsrc * packs_of(bytes) * sizeof *x->sent);
+    gpusym_exchange_clear(x, nsrc, 1, (uint32_t) bytes);
     const gpusym_copier_run_t run = {.dst = gpusym_rail_device(r, (const char *) x),
                                      .src = src[0],
                                      .bytes = GPUSYM_EXCHANGE_COMMAND(bytes, nsrc, r->nout),
-                                     .does = GPUSYM_COPY_EXCHANGES |
-                                             (r->call.own && 1 == r->nout ? 0u : GPUSYM_COPY_TO_HOST)};
+                                     .does =
+                                         GPUSYM_COPY_EXCHANGES | (r->call.own && 1 == r->nout ? 0u : GPUSYM_COPY_FAR)};
     c->exchange = (gpusym_rail_exchange_t){.to = to};
     if (GPUSYM_SUCCESS != gpusym_copier_start(r->params.dev, r->params.gpu, &run, &c->exchange.copier)) {
         c->exchange.copier = NULL;
@@ -93,18 +80,10 @@ static bool begin_exchange(gpusym_rail_t *r, const void *const *src, uint32_t ns
 static bool take_inputs(gpusym_rail_t *r, uint32_t number)
 {
     gpusym_rail_copies_t *c = &r->copies;
-    const gpusym_exchange_t *x = exchange_area(r);
     char in[GPUSYM_EXCHANGE_BUFFERS][GPUSYM_EXCHANGE_MAX];
     const void *src[GPUSYM_EXCHANGE_BUFFERS];
-    const uint32_t packs = packs_of(r->call.bytes);
-    for (uint32_t i = 0; i < 2 * r->nin * packs; i++) {
-        if (!is_marked(&x->sent[i], number)) {
-            return false;
-        }
-    }
-    for (uint32_t i = 0; i < 4 * r->nin * packs; i++) {
-        const uint32_t data = (uint32_t) x->sent[i / 2].half[i % 2];
-        memcpy(&in[i / (4 * packs)][4 * (i % (4 * packs))], &data, sizeof data);
+    if (!gpusym_exchange_inputs(exchange_area(r), r->nin, (uint32_t) r->call.bytes, number, in)) {
+        return false;
     }
     for (uint32_t q = 0; q < r->nin; q++) {
         src[q] = in[q];
@@ -121,15 +100,8 @@ static bool take_inputs(gpusym_rail_t *r, uint32_t number)
 
 static void give_answer(gpusym_rail_t *r, const char *answer)
 {
-    gpusym_exchange_t *x = exchange_area(r);
-    const uint64_t mark = (uint64_t) gpusym_copier_number(r->copies.exchange.copier) << 32;
-    char padded[GPUSYM_EXCHANGE_MAX] = {0};
-    memcpy(padded, answer, r->call.bytes);
-    for (uint32_t i = 0; i < 4 * packs_of(r->call.bytes); i++) {
-        uint32_t data;
-        memcpy(&data, &padded[4 * i], sizeof data);
-        __atomic_store_n(&x->answer[i / 2].half[i % 2], mark | data, __ATOMIC_RELAXED);
-    }
+    gpusym_exchange_answer(exchange_area(r), 0, answer, (uint32_t) r->call.bytes,
+                           gpusym_copier_number(r->copies.exchange.copier));
     r->copies.exchange.answer = answer;
 }
 
@@ -148,7 +120,7 @@ static int do_without(gpusym_rail_t *r)
             .dst = r->out[0],
             .src = gpusym_rail_device(r, c->exchange.answer),
             .bytes = (uint32_t) r->call.bytes,
-            .does = r->call.own ? 0 : GPUSYM_COPY_TO_HOST,
+            .does = r->call.own ? 0 : GPUSYM_COPY_FAR,
         };
         return GPUSYM_SUCCESS;
     } else {
@@ -176,7 +148,8 @@ static int poll_exchange(gpusym_rail_t *r)
         return rc;
     }
     taken = taken || (wanted && 1 == rc && take_inputs(r, number));
-    if (c->ended != c->queued && NULL != c->exchange.answer && 1 == rc && !is_marked(&exchange_area(r)->late, number)) {
+    if (c->ended != c->queued && NULL != c->exchange.answer && 1 == rc &&
+        !gpusym_exchange_late(exchange_area(r), number)) {
         c->ended++;
         r->counters.copies++;
     }
@@ -209,7 +182,7 @@ int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *s
         bytes > gpusym_tuning_carry_resident_max() || c->queued - c->ended + ndst > GPUSYM_RAIL_COPIES) {
         return gpusym_rail_launch(r, lane, src, nsrc, dst, ndst, bytes, work);
     }
-    const uint32_t does = r->call.own && !is_pinned(r, dst[0]) ? 0 : GPUSYM_COPY_TO_HOST;
+    const uint32_t does = r->call.own && !is_pinned(r, dst[0]) ? 0 : GPUSYM_COPY_FAR;
     for (uint32_t i = 0; i < ndst; i++) {
         c->run[c->queued++ % GPUSYM_RAIL_COPIES] =
             (gpusym_copier_run_t){.dst = dst[i], .src = src[0], .bytes = (uint32_t) bytes, .does = does};

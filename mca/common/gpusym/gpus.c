@@ -1,30 +1,31 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The GPUs that this process uses for messages.
+ * The GPUs that this process uses for messages: see gpus.h.
  */
-#include "mca/pml/gpusym/gpu.h"
+#include "mca/common/gpusym/gpus.h"
 
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/p2p/parcel.h"
-#include "mca/pml/gpusym/params.h"
 #include "tuning/resident.h"
 
-/* Calls of pml_gpusym_gpu_review() between two looks at the peers: a process that begins to use the same GPU waits that
+/* Calls of gpusym_p2p_gpu_review() between two looks at the peers: a process that begins to use the same GPU waits that
  * long for its time. */
 #define REVIEW 1024u
+
+int gpusym_p2p_linger;
 
 static gpusym_gpu_t *last;  /* atomic */
 static uint32_t until_look; /* calls; near enough if several threads count */
 static bool is_shared;      /* atomic */
 
-gpusym_gpu_t *pml_gpusym_gpu_last(void)
+gpusym_gpu_t *gpusym_p2p_gpu_last(void)
 {
     return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
 }
 
-bool pml_gpusym_gpu_reaches(const void *p, size_t bytes)
+bool gpusym_p2p_gpu_reaches(const void *p, size_t bytes)
 {
     gpusym_mem_t begin, end;
     gpusym_current.dev->query(p, &begin);
@@ -35,11 +36,11 @@ bool pml_gpusym_gpu_reaches(const void *p, size_t bytes)
     return GPUSYM_MEM_REGISTERED == end.kind && begin.id == end.id;
 }
 
-int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
+int gpusym_p2p_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
 {
     const int rc = gpusym_current.dev->gpu_open(mem, gpu);
 
-    if (GPUSYM_SUCCESS == rc && *gpu != pml_gpusym_gpu_last()) {
+    if (GPUSYM_SUCCESS == rc && *gpu != gpusym_p2p_gpu_last()) {
         gpusym_gpu_info_t info;
         gpusym_current.dev->gpu_info(*gpu, &info);
         gpusym_parcels_use_gpu(info.uuid);
@@ -49,10 +50,10 @@ int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     return rc;
 }
 
-void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
+void gpusym_p2p_gpu_review(gpusym_gpu_t *gpu)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const int us = pml_gpusym_params.linger;
+    const int us = gpusym_p2p_linger;
     gpusym_gpu_info_t info;
 
     const uint32_t calls = __atomic_load_n(&until_look, __ATOMIC_RELAXED);
@@ -74,12 +75,12 @@ void pml_gpusym_gpu_review(gpusym_gpu_t *gpu)
     gpusym_copier_linger(dev, gpu, shared ? 0 : 1000 * linger, us < 0);
 }
 
-bool pml_gpusym_gpu_is_shared(void)
+bool gpusym_p2p_gpu_is_shared(void)
 {
     return __atomic_load_n(&is_shared, __ATOMIC_RELAXED);
 }
 
-void pml_gpusym_gpus_close(void)
+void gpusym_p2p_gpus_close(void)
 {
     last = NULL;
     until_look = 0;

@@ -1,26 +1,29 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The GPUs that this process uses for messages, and their copiers (exec/copier.h).
+ * The GPUs that this process uses for messages and one-sided calls, and their copiers (exec/copier.h).
  */
-#ifndef MCA_PML_GPUSYM_GPU_H
-#define MCA_PML_GPUSYM_GPU_H
+#ifndef GPUSYM_COMMON_GPUS_H
+#define GPUSYM_COMMON_GPUS_H
 
 #include "mca/common/gpusym/device/device.h"
 
+/* How long their copiers wait for the next copy, in microseconds; -1: by the tuning table. */
+extern int gpusym_p2p_linger;
+
 /* Opens the GPU that owns mem, and tells the peers that this process uses it. Errors of gpu_open. Any thread. */
-int pml_gpusym_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
+int gpusym_p2p_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);
 /* Returns the GPU that has been opened last; NULL: none yet, so that using one might make a context. */
-gpusym_gpu_t *pml_gpusym_gpu_last(void);
+gpusym_gpu_t *gpusym_p2p_gpu_last(void);
 /* Whether GPUs reach the bytes from p on, which are host memory: the program has pinned or registered them. 0.2 us. */
-bool pml_gpusym_gpu_reaches(const void *p, size_t bytes);
+bool gpusym_p2p_gpu_reaches(const void *p, size_t bytes);
 /* Lets a GPU have a copier, or not, if another process uses it too: looks at what the peers have told, now and then.
  * Call it before a small copy. */
-void pml_gpusym_gpu_review(gpusym_gpu_t *gpu);
+void gpusym_p2p_gpu_review(gpusym_gpu_t *gpu);
 /* Whether another process used that GPU too, when this process looked last: then none of its kernels may wait for
  * another process's. */
-bool pml_gpusym_gpu_is_shared(void);
+bool gpusym_p2p_gpu_is_shared(void);
 /* Forgets them. */
-void pml_gpusym_gpus_close(void);
+void gpusym_p2p_gpus_close(void);
 
 #endif
