@@ -184,9 +184,8 @@ static bool combine_by_kernel(osc_gpusym_window_t *w, const osc_gpusym_elements_
         basic->super.size != gpusym_type_bytes((unsigned) type) || !can_launch(w)) {
         return false;
     }
-    const bool ready =
-        OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && osc_gpusym_own(w, origin), (unsigned) type) &&
-        OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type);
+    const bool ready = OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && origin->own, (unsigned) type) &&
+                       OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type);
     if (ready) {
         *rc = GPUSYM_SUCCESS == launch(w, (unsigned) op, (unsigned) type, out.at, in.at, target->layout.bytes)
                   ? OMPI_SUCCESS

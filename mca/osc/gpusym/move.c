@@ -112,6 +112,7 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
                        osc_gpusym_elements_t *e)
 {
     gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
+    gpusym_gpu_t *gpu;
 
     gpusym_layout_find(count, type, &e->layout);
     e->buf = (char *) (uintptr_t) buf;
@@ -120,6 +121,7 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
         gpusym_layout_where(w->dev, &e->layout, buf, &mem);
     }
     e->gpu = GPUSYM_MEM_DEVICE == mem.kind;
+    e->own = !e->gpu || (GPUSYM_SUCCESS == w->dev->gpu_open(&mem, &gpu) && gpu == w->gpu);
 }
 
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
@@ -238,18 +240,6 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
 
 /* ---- from elements to elements ---- */
 
-bool osc_gpusym_own(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e)
-{
-    gpusym_mem_t mem;
-    gpusym_gpu_t *gpu;
-
-    if (!e->gpu) {
-        return true;
-    }
-    w->dev->query(e->buf + e->layout.lo, &mem);
-    return GPUSYM_SUCCESS == w->dev->gpu_open(&mem, &gpu) && gpu == w->gpu;
-}
-
 /* Through packed memory: of the GPU, or of the host. */
 static int move_packed(osc_gpusym_window_t *w, const osc_gpusym_elements_t *to, const osc_gpusym_elements_t *from)
 {
@@ -299,7 +289,7 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
     if (to->far || from->far) {
         return move_packed(w, to, from);
     }
-    if (run_to && run_from && (to->gpu || from->gpu) && osc_gpusym_own(w, origin) &&
+    if (run_to && run_from && (to->gpu || from->gpu) && origin->own &&
         gpusym_layout_is_one(w->dev, &origin->layout, origin->buf)) {
         return start_copy(w, target, to, from, to == origin);
     }

@@ -14,6 +14,7 @@ typedef struct {
     gpusym_layout_t layout;
     char *buf; /* which the offsets of the layout are from */
     bool gpu;  /* the CPU must not touch it */
+    bool own;  /* of an origin: it is host memory, or of the GPU by which the window copies */
     bool far;  /* the owner is asked (ask.h): there is no buf */
     int owner;
     uint64_t at; /* of buf, as of osc_gpusym_ask */
@@ -46,8 +47,6 @@ int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, c
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
 
-/* Whether GPU memory of an origin belongs to the GPU by which this window copies; true of host memory. */
-bool osc_gpusym_own(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e);
 /* Copies elements to elements, of which `origin` are the ones that are not the target's. Ends, at the latest, by
  * osc_gpusym_end_copies. MPI error code: MPI_ERR_TRUNCATE: they do not have the same size. */
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,

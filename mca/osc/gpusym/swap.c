@@ -19,9 +19,9 @@ typedef struct {
 } swap_work_t;
 
 /* Whether the copier of the window's GPU reaches the elements, as one run. */
-static bool is_run(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e)
+static bool is_run(const osc_gpusym_elements_t *e)
 {
-    return GPUSYM_LAYOUT_RUN == e->layout.kind && osc_gpusym_own(w, e);
+    return GPUSYM_LAYOUT_RUN == e->layout.kind && e->own;
 }
 
 static void *run_at(const osc_gpusym_elements_t *e)
@@ -30,19 +30,19 @@ static void *run_at(const osc_gpusym_elements_t *e)
 }
 
 /* False: it is not for such elements. */
-static bool plan_swap(const osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap, swap_work_t *work)
+static bool plan_swap(const osc_gpusym_swap_t *swap, swap_work_t *work)
 {
     const osc_gpusym_elements_t *target = swap->target, *result = swap->result;
 
     if (!target->gpu || target->far || GPUSYM_LAYOUT_RUN != target->layout.kind ||
-        target->layout.bytes > OSC_GPUSYM_SWAP_MAX || (NULL != result && !is_run(w, result))) {
+        target->layout.bytes > OSC_GPUSYM_SWAP_MAX || (NULL != result && !is_run(result))) {
         return false;
     }
     *work = (swap_work_t){
         .in = {run_at(target)}, .out = {run_at(target)}, .nin = 1, .nout = 1, .bytes = (uint32_t) target->layout.bytes};
     for (uint32_t i = 0; i < swap->ngiven; i++) {
         const osc_gpusym_elements_t *e = swap->given[i];
-        if (!is_run(w, e)) {
+        if (!is_run(e)) {
             return false;
         }
         if (e->gpu) {
@@ -145,7 +145,7 @@ bool osc_gpusym_swap(osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap, int 
     values_t v;
     bool stored;
 
-    if (!plan_swap(w, swap, &work)) {
+    if (!plan_swap(swap, &work)) {
         return false;
     }
     pthread_mutex_lock(&w->reducing);
