@@ -4,8 +4,8 @@
  * Accumulates: see accumulate.h.
  *
  * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
- * them are atomic to each other, and in the order in which a rank calls them. Those of a few bytes that fetch are
- * exchanges (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get.
+ * them are atomic to each other, and in the order in which a rank calls them. Those of a few bytes are exchanges
+ * (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get.
  */
 #include "mca/osc/gpusym/accumulate.h"
 
@@ -129,9 +129,13 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
         return rc;
     }
     const combined_t combined = {basic, op};
-    const osc_gpusym_swap_t swap = {
-        .target = &at, .given = {&from}, .result = &to, .ngiven = 1, .fn = combine_few, .arg = &combined};
-    if (NULL != result && stores && is_dense(basic) && osc_gpusym_swap(w, &swap, &rc)) {
+    const osc_gpusym_swap_t swap = {.target = &at,
+                                    .given = {&from},
+                                    .result = NULL != result ? &to : NULL,
+                                    .ngiven = 1,
+                                    .fn = combine_few,
+                                    .arg = &combined};
+    if (stores && (NULL != result || !replaces) && is_dense(basic) && osc_gpusym_swap(w, &swap, &rc)) {
         unlock_target(w, target);
         return rc;
     }

@@ -32,5 +32,6 @@ int gpusym_job_launch(gpusym_lane_t *lane, void *ticket, uint32_t sm_count, unsi
     gpusym_tuning_lead(w.lead.packs, sm_count, lane->dev->simulated, &forced, &choice);
     w.nblocks = choice.blocks < GPUSYM_JOB_BLOCKS_MAX ? choice.blocks : GPUSYM_JOB_BLOCKS_MAX;
     w.nthreads = choice.threads;
-    return gpusym_lane_launch(lane, gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, w.op, w.type), &w);
+    gpusym_lane_begin(lane, &w);
+    return gpusym_lane_more(lane, gpusym_kernel_find(reduces ? GPUSYM_F_LEAD_R : GPUSYM_F_LEAD, w.op, w.type), &w);
 }
