@@ -8,7 +8,8 @@
  * - of MPI_Win_create, where the memory of a rank is a GPU's;
  * - of MPI_Win_create_dynamic, where a rank's info object has that key: GPU memory is going to be attached.
  *
- * All other windows are left to Open MPI's components, which access memory by the CPU.
+ * All other windows are left to Open MPI's components, which access memory by the CPU; where there is a GPU, their
+ * calls take origins in GPU memory too (wrap.h).
  */
 #include "mca/common/ompi/face.h"
 
@@ -29,6 +30,7 @@
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/sync.h"
 #include "mca/osc/gpusym/window.h"
+#include "mca/osc/gpusym/wrap.h"
 
 /* Above all others: Open MPI's have 101 at most by default. */
 #define PRIORITY 1000
@@ -66,6 +68,7 @@ static int component_open(void)
 
 static int component_close(void)
 {
+    osc_gpusym_wraps_close();
     gpusym_close();
     return OPAL_SUCCESS;
 }
@@ -166,50 +169,86 @@ static bool is_gpu(const void *p, size_t size)
     return GPUSYM_MEM_DEVICE == mem.kind;
 }
 
-/* Both calls are collective, and Open MPI queries its components in one order, so that ranks whose memory, or info
- * objects, differ can agree here. Where coll/gpusym is not in use, the ranks exchange nothing. */
+/* The other components are asked for a window: osc/monitoring, one of them, asks all but itself. */
+static _Thread_local bool among_others;
+
+/* Whether a rank wants the window to have GPU memory, by its own arguments. */
+static bool wants_gpu(void **base, size_t size, struct opal_info_t *info, int flavor)
+{
+    return MPI_WIN_FLAVOR_CREATE == flavor ? is_gpu(*base, size)
+                                           : MPI_WIN_FLAVOR_SHARED != flavor && requests_gpu(info);
+}
+
+/* All calls that create windows are collective, and Open MPI queries its components in one order, so that ranks whose
+ * memory, info objects or GPUs differ can agree here and in component_select. Where coll/gpusym is not in use, the
+ * ranks exchange nothing. */
 static int component_query(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                            struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor)
 {
-    const bool create = MPI_WIN_FLAVOR_CREATE == flavor;
+    const char *why;
     bool any;
 
     (void) win;
     (void) disp_unit;
-    if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor && MPI_WIN_FLAVOR_DYNAMIC != flavor) ||
-        !gpusym_collectives_served() ||
-        OMPI_SUCCESS != osc_gpusym_any_rank(comm, create ? is_gpu(*base, size) : requests_gpu(info), &any) || !any) {
+    if (among_others || !gpusym_collectives_served() ||
+        OMPI_SUCCESS !=
+            osc_gpusym_any_rank(comm, gpusym_device_there(&why) || wants_gpu(base, size, info, flavor), &any) ||
+        !any) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
     return PRIORITY;
+}
+
+/* The best of the other components; NULL, *rc says why: there is none. */
+static const ompi_osc_base_component_t *best_other(struct ompi_win_t *win, void **base, size_t size,
+                                                   gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
+                                                   struct opal_info_t *info, int flavor, int *rc)
+{
+    const ompi_osc_base_component_t *best = NULL;
+    mca_base_component_list_item_t *item;
+    int best_priority = -1;
+
+    *rc = OMPI_ERR_NOT_SUPPORTED;
+    OPAL_LIST_FOREACH(item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t)
+    {
+        const ompi_osc_base_component_t *c = (const ompi_osc_base_component_t *) item->cli_component;
+        if (&mca_osc_gpusym_component == c) {
+            continue;
+        }
+        const int priority = c->osc_query(win, base, size, disp_unit, comm, info, flavor);
+        if (MPI_WIN_FLAVOR_SHARED == flavor && OMPI_ERR_RMA_SHARED == priority) { /* Open MPI 4.1 */
+            *rc = OMPI_ERR_RMA_SHARED;
+            return NULL;
+        }
+        if (priority > best_priority) {
+            best = c;
+            best_priority = priority;
+        }
+    }
+    return best;
 }
 
 /* Has the best of the other components make the window, as if this one did not exist. */
 static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                         struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const ompi_osc_base_component_t *best = NULL;
-    mca_base_component_list_item_t *item;
-    int best_priority = -1;
+    const char *why;
+    int rc;
 
-    OPAL_LIST_FOREACH(item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t)
-    {
-        const ompi_osc_base_component_t *c = (const ompi_osc_base_component_t *) item->cli_component;
-        if (&mca_osc_gpusym_component != c) {
-            const int priority = c->osc_query(win, base, size, disp_unit, comm, info, flavor);
-            if (priority > best_priority) {
-                best = c;
-                best_priority = priority;
-            }
-        }
+    among_others = true;
+    const ompi_osc_base_component_t *c = best_other(win, base, size, disp_unit, comm, info, flavor, &rc);
+    rc = NULL != c ? c->osc_select(win, base, size, disp_unit, comm, info, flavor, model) : rc;
+    among_others = false;
+    if (OMPI_SUCCESS == rc && gpusym_device_there(&why)) {
+        const bool wrapped = OMPI_SUCCESS == osc_gpusym_wrap(win);
+        OSC_GPUSYM_VERBOSE("a window is of osc/%s: origins in GPU memory %s", c->osc_version.mca_component_name,
+                           wrapped ? "go through the host" : "do not work, since there is no memory");
     }
-    if (NULL == best) {
-        return OMPI_ERR_NOT_SUPPORTED;
-    }
-    return best->osc_select(win, base, size, disp_unit, comm, info, flavor, model);
+    return rc;
 }
 
-/* Either all ranks have what they requested, or none: the window is then another component's, in host memory. */
+/* Either all ranks have what they requested, or none: the window is then another component's, in host memory, as it is
+ * if no rank wants GPU memory. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
@@ -217,11 +256,15 @@ static int component_select(struct ompi_win_t *win, void **base, size_t size, gp
     const osc_gpusym_memory_t kind = !allocate            ? OSC_GPUSYM_GIVEN
                                      : requests_gpu(info) ? OSC_GPUSYM_GPU
                                                           : OSC_GPUSYM_HOST;
+    bool any, failed = true;
+    int rc = osc_gpusym_any_rank(comm, wants_gpu(base, size, info, flavor), &any);
+
+    if (OMPI_SUCCESS != rc || !any) {
+        return OMPI_SUCCESS != rc ? rc : select_other(win, base, size, disp_unit, comm, info, flavor, model);
+    }
     osc_gpusym_window_t *w =
         osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
-    bool failed = true;
-    int rc = osc_gpusym_any_rank(comm, NULL == w, &failed);
-
+    rc = osc_gpusym_any_rank(comm, NULL == w, &failed);
     if (OMPI_SUCCESS == rc && failed && allocate) {
         OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it");
         osc_gpusym_window_destroy(w);

@@ -156,6 +156,9 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
 /* Sets *answer, alike on all ranks, to whether `mine` is true on any rank of comm. Collective. MPI error code. */
 int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
 
+/* MPI's class for an error of the device, which gets a verbose line. */
+int osc_gpusym_class(const gpusym_device_t *dev, int rc);
+
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
 /* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
