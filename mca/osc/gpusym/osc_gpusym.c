@@ -1,11 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * One-sided calls on GPU memory: a component of Open MPI's, which takes three sorts of windows:
+ * One-sided calls on GPU memory: a component of Open MPI's, which takes four sorts of windows:
  *
  * - of MPI_Win_allocate, where a rank's info object has "mpool_hints" with the value "mpool=gpusym", as mpool/gpusym
  *   does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host;
  * - of MPI_Win_create, where the memory of a rank is a GPU's;
+ * - of MPI_Win_allocate_shared, where all ranks have that key, and reach each other's GPUs;
  * - of MPI_Win_create_dynamic, where a rank's info object has that key: GPU memory is going to be attached.
  *
  * All other windows are left to Open MPI's components, which access memory by the CPU; where there is a GPU, their
@@ -98,19 +99,26 @@ static int window_free(struct ompi_win_t *win)
     return OMPI_SUCCESS != rc ? rc : ended;
 }
 
-static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit,
-                               void *base)
+/* Of MPI_PROC_NULL: the lowest rank that has memory. */
+static int shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit, void *base)
 {
-    (void) win;
-    (void) rank;
-    (void) size;
-    (void) disp_unit;
-    (void) base;
-    return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
+    const osc_gpusym_window_t *w = osc_gpusym_window(win);
+    uint32_t i = MPI_PROC_NULL == rank ? 0 : (uint32_t) rank;
+
+    if (!w->shared) {
+        return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
+    }
+    while (MPI_PROC_NULL == rank && i + 1 < w->n && 0 == w->part[i].bytes) {
+        i++;
+    }
+    *size = w->part[i].bytes;
+    *disp_unit = (gpusym_disp_unit_t) w->part[i].unit;
+    *(void **) base = w->part[i].base;
+    return OMPI_SUCCESS;
 }
 
 static const ompi_osc_base_module_t functions = {
-    .osc_win_shared_query = refuse_shared_query,
+    .osc_win_shared_query = shared_query,
     .osc_win_attach = osc_gpusym_attach,
     .osc_win_detach = osc_gpusym_detach,
     .osc_free = window_free,
@@ -175,8 +183,7 @@ static _Thread_local bool among_others;
 /* Whether a rank wants the window to have GPU memory, by its own arguments. */
 static bool wants_gpu(void **base, size_t size, struct opal_info_t *info, int flavor)
 {
-    return MPI_WIN_FLAVOR_CREATE == flavor ? is_gpu(*base, size)
-                                           : MPI_WIN_FLAVOR_SHARED != flavor && requests_gpu(info);
+    return MPI_WIN_FLAVOR_CREATE == flavor ? is_gpu(*base, size) : requests_gpu(info);
 }
 
 /* All calls that create windows are collective, and Open MPI queries its components in one order, so that ranks whose
@@ -247,44 +254,67 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
     return rc;
 }
 
+/* Makes this rank's part of a window, and joins the others'. *failed, alike on all ranks: some have not the memory that
+ * they want; *w is then NULL. MPI error code. */
+static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
+                       struct opal_info_t *info, int flavor, osc_gpusym_window_t **w, bool *failed)
+{
+    const bool dynamic = MPI_WIN_FLAVOR_DYNAMIC == flavor, shared = MPI_WIN_FLAVOR_SHARED == flavor;
+    const osc_gpusym_memory_t kind = MPI_WIN_FLAVOR_ALLOCATE != flavor ? OSC_GPUSYM_GIVEN
+                                     : requests_gpu(info)              ? OSC_GPUSYM_GPU
+                                                                       : OSC_GPUSYM_HOST;
+    int rc;
+
+    if (shared) {
+        rc = osc_gpusym_window_create_shared(comm, size, requests_gpu(info), says_true(info, "alloc_shared_noncontig"),
+                                             w, failed);
+    } else {
+        *w = osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
+        rc = osc_gpusym_any_rank(comm, NULL == *w, failed);
+    }
+    if (OMPI_SUCCESS == rc && !*failed) {
+        (*w)->dynamic = dynamic;
+        rc = osc_gpusym_window_join(*w, comm, (uint64_t) disp_unit);
+        *failed = shared && OMPI_SUCCESS == rc && (!(*w)->served || (*w)->asks);
+    }
+    if (OMPI_SUCCESS == rc && !*failed) {
+        rc = osc_gpusym_ask_open(*w);
+    }
+    if (OMPI_SUCCESS != rc || *failed) {
+        osc_gpusym_window_destroy(*w);
+        *w = NULL;
+    }
+    return rc;
+}
+
 /* Either all ranks have what they requested, or none: the window is then another component's, in host memory, as it is
  * if no rank wants GPU memory. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const bool allocate = MPI_WIN_FLAVOR_ALLOCATE == flavor, dynamic = MPI_WIN_FLAVOR_DYNAMIC == flavor;
-    const osc_gpusym_memory_t kind = !allocate            ? OSC_GPUSYM_GIVEN
-                                     : requests_gpu(info) ? OSC_GPUSYM_GPU
-                                                          : OSC_GPUSYM_HOST;
-    bool any, failed = true;
+    const bool allocates = MPI_WIN_FLAVOR_ALLOCATE == flavor || MPI_WIN_FLAVOR_SHARED == flavor;
+    osc_gpusym_window_t *w = NULL;
+    bool any, failed = false;
     int rc = osc_gpusym_any_rank(comm, wants_gpu(base, size, info, flavor), &any);
 
-    if (OMPI_SUCCESS != rc || !any) {
-        return OMPI_SUCCESS != rc ? rc : select_other(win, base, size, disp_unit, comm, info, flavor, model);
-    }
-    osc_gpusym_window_t *w =
-        osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
-    rc = osc_gpusym_any_rank(comm, NULL == w, &failed);
-    if (OMPI_SUCCESS == rc && failed && allocate) {
-        OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it");
-        osc_gpusym_window_destroy(w);
-        return select_other(win, base, size, disp_unit, comm, info, flavor, model);
-    }
-    if (OMPI_SUCCESS == rc && !failed) {
-        w->dynamic = dynamic;
-        rc = osc_gpusym_window_join(w, comm, (uint64_t) disp_unit);
-        rc = OMPI_SUCCESS == rc ? osc_gpusym_ask_open(w) : rc;
-    } else if (OMPI_SUCCESS == rc) {
-        rc = OMPI_ERR_OUT_OF_RESOURCE;
+    if (OMPI_SUCCESS == rc && any) {
+        rc = make_window(base, size, disp_unit, comm, info, flavor, &w, &failed);
+        if (OMPI_SUCCESS == rc && failed && allocates) {
+            OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it%s",
+                               MPI_WIN_FLAVOR_SHARED == flavor ? ", want it, or reach it" : "");
+        }
     }
     if (OMPI_SUCCESS != rc) {
-        osc_gpusym_window_destroy(w);
         return rc;
+    }
+    if (NULL == w) {
+        return any && !allocates ? OMPI_ERR_OUT_OF_RESOURCE
+                                 : select_other(win, base, size, disp_unit, comm, info, flavor, model);
     }
     w->super = functions;
     w->no_locks = says_true(info, "no_locks");
     win->w_osc_module = &w->super;
-    if (allocate) {
+    if (allocates) {
         *base = w->part[w->rank].base;
     }
     *model = MPI_WIN_UNIFIED;
