@@ -11,7 +11,6 @@
 
 #include "ompi/datatype/ompi_datatype.h"
 
-#include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/memory/pinned.h"
 
 /* From this size on, in bytes, pinned memory is copied faster; there is little of it. */
@@ -31,16 +30,17 @@ static struct ompi_datatype_t *type_of(struct ompi_datatype_t *type, size_t byte
     return even ? basic : typed ? NULL : &ompi_mpi_byte.dt;
 }
 
-/* Whether all that a buffer has is host memory for sure. */
+/* Whether all that a buffer with gaps has is host memory for sure. */
 static bool is_plain(const osc_gpusym_buffer_t *b)
 {
-    ptrdiff_t lo = b->type->super.true_lb, hi = lo + 1;
+    ptrdiff_t lo, hi;
 
-    if (0 == (b->type->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS)) {
-        gpusym_layout_range(b->count, b->type, &lo, &hi);
+    if (0 != (b->type->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS)) {
+        return false;
     }
+    gpusym_layout_range(b->count, b->type, &lo, &hi);
     const gpusym_plain_t first = gpusym_plain_place((const char *) b->p + lo);
-    return GPUSYM_PLAIN_NO != first && (hi == lo + 1 || first == gpusym_plain_place((const char *) b->p + hi - 1));
+    return GPUSYM_PLAIN_NO != first && first == gpusym_plain_place((const char *) b->p + hi - 1);
 }
 
 /* ---- one bounce buffer ---- */
@@ -94,7 +94,8 @@ static int copy(const gpusym_device_t *dev, const osc_gpusym_bounce_t *n, void *
 
 /* ---- buffers ---- */
 
-int osc_gpusym_bounce(osc_gpusym_buffer_t *b, osc_gpusym_use_t use, size_t most, bool typed, osc_gpusym_bounce_t **list)
+int osc_gpusym_bounce_gpu(osc_gpusym_buffer_t *b, osc_gpusym_use_t use, size_t most, bool typed,
+                          osc_gpusym_bounce_t **list)
 {
     gpusym_layout_t layout;
     gpusym_mem_t mem;

@@ -71,7 +71,7 @@ static void add(wrap_t *w, osc_gpusym_bounce_t *list)
     gpusym_unlock(&w->lock);
 }
 
-/* Takes the buffers of calls to a target from the list; target -1: of all. */
+/* Takes the buffers of calls to a target from the list; target -1: of all; MPI_PROC_NULL has none. */
 static osc_gpusym_bounce_t *take(wrap_t *w, int target)
 {
     osc_gpusym_bounce_t *list = NULL;
@@ -82,7 +82,7 @@ static osc_gpusym_bounce_t *take(wrap_t *w, int target)
     gpusym_lock(&w->lock);
     for (osc_gpusym_bounce_t **at = &w->first; NULL != *at;) {
         osc_gpusym_bounce_t *b = *at;
-        if (target >= 0 && target != b->target) {
+        if (-1 != target && target != b->target) {
             at = &b->next;
             continue;
         }
