@@ -219,6 +219,10 @@ other_programs() {
     check "rma, $n ranks" 60 "$n" "$kit/bin/rma"
     [ "$n" -gt 8 ] || check "random_rma, $n ranks" 60 "$n" "$kit/bin/random_rma" --n 200
     [ "$n" -gt 8 ] || check "threads_rma, $n ranks" 60 "$n" "$kit/bin/threads_rma"
+    # windows of host memory: osc/rdma has no window of one rank, and random calls meet its own faults
+    check "rma_host, $n ranks" 60 "$n" --mca osc gpusym,sm,pt2pt "$kit/bin/rma_host"
+    [ "$n" -gt 8 ] ||
+        check "random_rma host, $n ranks" 60 "$n" --mca osc gpusym,sm,pt2pt "$kit/bin/random_rma" --host --n 200
     check "pack, $n ranks" 60 "$n" "$kit/bin/pack" "${some[@]}"
     check "layout, $n ranks" 120 "$n" "$kit/bin/layout" --n 200
     check "packing, 1 rank" 60 1 "$kit/bin/packing" --mib 4

@@ -312,9 +312,14 @@ static void others(check_t *t)
     MPI_Win_fence(0, win);
     MPI_Win_free(&win);
 
-    /* That memory is for the CPUs of all ranks. */
     MPI_Win_allocate_shared(100, 1, info, t->world, &q, &win);
-    check_result(t, expect(t, NULL != q && mem_plain(q), "a window of shared memory", hint));
+    check_result(t, expect(t, NULL != q && !mem_plain(q), "a window of shared memory", hint));
+    MPI_Win_free(&win);
+    info_end(info);
+    /* Who names kinds wants that memory for the CPUs of all ranks. */
+    info = info_of(&hints[2]);
+    MPI_Win_allocate_shared(100, 1, info, t->world, &q, &win);
+    check_result(t, expect(t, NULL != q && mem_plain(q), "a window of shared memory", &hints[2]));
     MPI_Win_free(&win);
     info_end(info);
 #if MPI_VERSION >= 4

@@ -7,7 +7,8 @@
  * All ranks draw the same rounds, so each knows what all windows must hold. In a round every rank makes a few calls.
  * A call accesses a slot of its target's part that no other rank accesses in that round, and of which its own calls are
  * accumulates, if they are more than one; but for the common slot, to which all add. Slots hold integers and doubles by
- * turns.
+ * turns. With --host the windows have host memory, and are other components', of which osc/pt2pt does not keep the
+ * order of two accumulates: each is alone, but in the common slot.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--n ROUNDS] [--seed SEED]"
+#define USAGE "[--n ROUNDS] [--seed SEED] [--host]"
 #define RANKS 8
 #define CALLS 5  /* of a rank in a round, at most */
 #define SLOT 600 /* elements of 8 bytes */
@@ -25,7 +26,7 @@
 #define COMMON (SLOTS - 1)
 
 enum mode { FENCE, LOCK, LOCK_ALL, PSCW, MODES };
-enum sort { CREATE, ALLOCATE, DYNAMIC, SORTS };
+enum sort { CREATE, ALLOCATE, DYNAMIC, SORTS, SHARED = SORTS };
 enum call { PUT, GET, ACC, GET_ACC, FETCH, SWAP, CALLS_KINDS };
 
 typedef struct {
@@ -45,6 +46,7 @@ typedef struct {
     check_t *t;
     uint64_t state;
     int kinds[CHECK_KINDS], nkinds;
+    bool host;                   /* windows of host memory */
     unsigned char *model[RANKS]; /* the parts of all ranks */
     MPI_Aint base[RANKS];        /* displacement of each, and of an element */
     MPI_Aint unit;
@@ -154,7 +156,7 @@ static int draw_round(test_t *s, step_t *step, int mode)
             if (what >= 6) {
                 draw_step(s, &step[k++], o, target, COMMON, ACC, true);
             } else {
-                const bool again = (ACC == what || GET_ACC == what) && 0 == draw(s, 2);
+                const bool again = !s->host && (ACC == what || GET_ACC == what) && 0 == draw(s, 2);
                 draw_step(s, &step[k++], o, target, slot, SWAP == what ? (int) single : (int) what, integers);
                 if (again) {
                     draw_step(s, &step[k++], o, target, slot, 0 == draw(s, 2) ? ACC : GET_ACC, integers);
@@ -405,7 +407,7 @@ static unsigned char *new_part(test_t *s, int sort, int *kind, MPI_Win *win)
 
     for (int i = 0; i < s->t->nranks; i++) {
         const int drawn = 0 == i ? MEM_DEVICE : s->kinds[draw(s, (uint32_t) s->nkinds)];
-        *kind = i == s->t->rank ? drawn : *kind;
+        *kind = s->host ? MEM_HOST : i == s->t->rank ? drawn : *kind;
     }
     MPI_Info_create(&info);
     if (CREATE == sort) {
@@ -416,8 +418,12 @@ static unsigned char *new_part(test_t *s, int sort, int *kind, MPI_Win *win)
             MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
         }
         MPI_Win_allocate(bytes, 8, info, MPI_COMM_WORLD, &part, win);
+    } else if (SHARED == sort) {
+        MPI_Win_allocate_shared(bytes, 8, info, MPI_COMM_WORLD, &part, win);
     } else {
-        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+        if (!s->host) {
+            MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+        }
         MPI_Win_create_dynamic(info, MPI_COMM_WORLD, win);
         part = mem_alloc(*kind, (size_t) bytes);
         MPI_Win_attach(*win, part, bytes);
@@ -431,7 +437,7 @@ static unsigned char *new_part(test_t *s, int sort, int *kind, MPI_Win *win)
 
 static void one_window(test_t *s, int rounds)
 {
-    const int sort = (int) draw(s, SORTS);
+    const int sort = (int) draw(s, SORTS + (s->host ? 1 : 0));
     const int left = (s->t->rank + s->t->nranks - 1) % s->t->nranks, right = (s->t->rank + 1) % s->t->nranks;
     int kind = MEM_HOST;
     MPI_Group all, to, from;
@@ -455,7 +461,7 @@ static void one_window(test_t *s, int rounds)
         MPI_Win_detach(win, part);
     }
     MPI_Win_free(&win);
-    if (ALLOCATE != sort) {
+    if (ALLOCATE != sort && SHARED != sort) {
         mem_free(kind, part);
     }
 }
@@ -470,6 +476,7 @@ int main(int argc, char **argv)
     s.state = check_seed();
     const int n = (int) check_number("--n", 200);
     s.nkinds = check_kinds(s.kinds);
+    s.host = check_flag("--host");
     check_arguments_end(USAGE);
     check_start(&t, "random_rma", MPI_COMM_WORLD);
     if (t.nranks > RANKS) {

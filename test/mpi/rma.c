@@ -1,10 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test: one-sided calls on windows of GPU memory, created, allocated, dynamic, and created with host memory on
- * some ranks: each call, each kind of epoch, all results compared, and errors by their class. With
- * --kill rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To be run below test/outlive.sh
- * then. With --hosts the ranks are on several hosts: calls that move data are refused.
+ * mpirun test: one-sided calls on windows of GPU memory, created, allocated, shared, dynamic, and created with host
+ * memory on some ranks: each call, each kind of epoch, all results compared, and errors by their class. With --kill
+ * rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To be run below test/outlive.sh then.
+ * With --hosts the ranks are on several hosts: calls that move data are refused. With --unshared the ranks do not reach
+ * each other's GPU: shared windows have host memory.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -15,12 +16,13 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--kill] [--hosts]"
+#define USAGE "[--kill] [--hosts] [--unshared]"
 #define ROOM 4096 /* ints of a rank's part */
 #define BYTES (ROOM * sizeof(int))
 
-enum sort { CREATED, ALLOCATED, MIXED, SORTS, DYNAMIC = SORTS };
-static const char *const names[] = {"created", "allocated", "allocated, host memory on odd ranks", "dynamic"};
+enum sort { CREATED, ALLOCATED, MIXED, SHARED, APART, SORTS, DYNAMIC = SORTS };
+static const char *const names[] = {"created", "allocated",           "allocated, host memory on odd ranks",
+                                    "shared",  "shared, not in line", "dynamic"};
 
 typedef struct {
     check_t *t;
@@ -119,7 +121,11 @@ static void open_window(test_t *s, int sort, const char *key, const char *val)
         if (!host) {
             MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
         }
-        MPI_Win_allocate(BYTES, sizeof(int), info, MPI_COMM_WORLD, &s->part, &s->win);
+        if (APART == sort) {
+            MPI_Info_set(info, "alloc_shared_noncontig", "true");
+        }
+        (SHARED == sort || APART == sort ? MPI_Win_allocate_shared : MPI_Win_allocate)(
+            BYTES, sizeof(int), info, MPI_COMM_WORLD, &s->part, &s->win);
     }
     MPI_Info_free(&info);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
@@ -548,6 +554,96 @@ static void async_part(const test_t *s)
     unmapped(s, MEM_ASYNC);
 }
 
+/* A shared window of n ints of this rank. */
+static int *open_shared(MPI_Win *win, int n, bool wants, bool apart)
+{
+    MPI_Info info;
+    int *p = NULL;
+
+    MPI_Info_create(&info);
+    if (wants) {
+        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
+    }
+    MPI_Info_set(info, "alloc_shared_noncontig", apart ? "true" : "false");
+    MPI_Win_allocate_shared(n * (MPI_Aint) sizeof(int), sizeof(int), info, MPI_COMM_WORLD, &p, win);
+    MPI_Win_set_errhandler(*win, MPI_ERRORS_RETURN);
+    MPI_Info_free(&info);
+    return p;
+}
+
+static int ints_of(const test_t *s, int rank)
+{
+    return 0 == rank && s->t->nranks > 1 ? 0 : 1000 + 3 * rank;
+}
+
+/* What MPI_Win_shared_query tells; loads and stores by it, of all parts. */
+static void query_all(const test_t *s, bool apart, bool gpu)
+{
+    const int first = s->t->nranks > 1 ? 1 : 0, mine = ints_of(s, s->t->rank);
+    int *before = NULL, *p, *lowest;
+    MPI_Aint bytes;
+    MPI_Win win;
+    int unit, v = 0;
+
+    int *own = open_shared(&win, mine, true, apart);
+    check(s, 0 == mine || gpu != mem_plain(own), "the kind of shared memory");
+    if (mine > 0) {
+        fill(own, s->t->rank, mine);
+    }
+    MPI_Win_fence(0, win);
+    for (int r = 0; r < s->t->nranks; r++) {
+        check(s, MPI_SUCCESS == MPI_Win_shared_query(win, r, &bytes, &unit, &p), "MPI_Win_shared_query");
+        check(s, ints_of(s, r) * (MPI_Aint) sizeof(int) == bytes && sizeof(int) == (size_t) unit, "size and unit");
+        check(s, r != s->t->rank || 0 == mine || p == own, "the own part");
+        check(s, apart || NULL == before || p == before, "the part behind another");
+        check(s, 0 == ints_of(s, r) || holds(p, r, ints_of(s, r)), "what another rank has stored");
+        before = (int *) (void *) ((char *) p + bytes);
+    }
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &lowest), "MPI_Win_shared_query");
+    MPI_Win_shared_query(win, first, &bytes, &unit, &p);
+    check(s, p == lowest && ints_of(s, first) * (MPI_Aint) sizeof(int) == bytes, "of MPI_PROC_NULL");
+    MPI_Win_fence(0, win);
+    if (s->t->rank == s->t->nranks - 1) {
+        write_int(p + 5, 77);
+    }
+    MPI_Win_fence(0, win);
+    MPI_Get(&v, 1, MPI_INT, first, 5, 1, MPI_INT, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    check(s, 77 == v && 77 == read_int(p + 5), "what was stored to another's part");
+    check(s, MPI_SUCCESS == MPI_Win_free(&win), "MPI_Win_free");
+}
+
+static void shared(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    MPI_Aint bytes;
+    MPI_Win win;
+    int unit, *p;
+
+    s->sort = SHARED;
+    query_all(s, false, true);
+    s->sort = APART;
+    query_all(s, true, true);
+    p = open_shared(&win, 100, s->t->rank > 0, false);
+    check(s, mem_plain(p), "memory of a window that not all ranks want on GPUs");
+    MPI_Win_free(&win);
+    p = open_shared(&win, 0, true, false);
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &p) && 0 == bytes && NULL == p,
+          "a window without memory");
+    MPI_Win_free(&win);
+}
+
+static void unshared(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+
+    s->sort = SHARED;
+    query_all(s, false, false);
+    s->sort = APART; /* osc/sm of Open MPI 4.1 tells other sizes then */
+    check(s, mem_plain(open_shared(&own.win, 1024, true, true)), "the kind of shared memory");
+    MPI_Win_free(&own.win);
+}
+
 /* Each rank attaches GPU memory and host memory, and learns the addresses of its neighbour's. */
 static void dynamic(const test_t *given)
 {
@@ -717,6 +813,7 @@ int main(int argc, char **argv)
 
     check_init(&argc, &argv, "rma", MPI_THREAD_SINGLE);
     const bool kills = check_flag("--kill"), over_hosts = check_flag("--hosts");
+    const bool apart = check_flag("--unshared"), plain = !over_hosts && !apart;
     check_arguments_end(USAGE);
     check_start(&t, "rma", MPI_COMM_WORLD);
     s.left = (t.rank + t.nranks - 1) % t.nranks;
@@ -726,7 +823,7 @@ int main(int argc, char **argv)
     }
     s.gpu = mem_alloc(MEM_DEVICE, BYTES);
     s.other = mem_alloc(MEM_DEVICE, BYTES);
-    for (int sort = 0; sort < SORTS && !over_hosts; sort++) {
+    for (int sort = 0; sort < SORTS && plain; sort++) {
         open_window(&s, sort, NULL, NULL);
         stage(&s, fences);
         stage(&s, datatypes);
@@ -738,13 +835,16 @@ int main(int argc, char **argv)
     }
     if (over_hosts) {
         stage(&s, hosts);
+    } else if (apart) {
+        stage(&s, unshared);
     } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
         if (mem_have(MEM_ASYNC)) {
             stage(&s, async_part);
         }
     }
-    if (!over_hosts) {
+    if (plain) {
+        stage(&s, shared);
         stage(&s, dynamic);
         stage(&s, no_locks);
         stage(&s, empty);

@@ -3,7 +3,9 @@
  *
  * mpirun test: MPI_THREAD_MULTIPLE and one-sided calls. Threads of each rank access, at the same time, one window that
  * is locked as a whole, one window of which each thread locks another target, and windows of their own. The last rank's
- * memory is the host's, which its owner copies. Exits with 77 where the MPI library does not give MPI_THREAD_MULTIPLE.
+ * memory is the host's, which its owner copies. With --host all windows have host memory, and are another component's;
+ * what is put, and where it is got to, is then GPU memory. Exits with 77 where the MPI library does not give
+ * MPI_THREAD_MULTIPLE.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -12,7 +14,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--threads N] [--n ROUNDS]"
+#define USAGE "[--threads N] [--n ROUNDS] [--host]"
 #define THREADS_MAX 16
 #define BLOCK 256 /* ints that a thread puts at a time */
 
@@ -21,6 +23,7 @@ enum { ALL, FETCHED, COUNTERS = 2 + THREADS_MAX };
 
 static int nranks, rank, threads, rounds;
 static MPI_Win all, targets;
+static bool host;
 
 typedef struct {
     pthread_t id;
@@ -51,20 +54,22 @@ static void count_locked(worker_t *w, MPI_Win win, int target, int counter)
 
 static void one_round(worker_t *w, int round, int *put, int *got)
 {
+    int image[BLOCK];
     const int target = (rank + w->number + round) % nranks, one = 1;
     const int place = COUNTERS + (rank * threads + w->number) * BLOCK;
     int old = -1, same = 1;
 
     for (int i = 0; i < BLOCK; i++) {
-        put[i] = (rank * threads + w->number) * 1000000 + round * 1000 + i;
-        got[i] = 0;
+        image[i] = (rank * threads + w->number) * 1000000 + round * 1000 + i;
     }
+    mem_write(put, image, sizeof image);
     expect(w, MPI_SUCCESS == MPI_Put(put, BLOCK, MPI_INT, target, place, BLOCK, MPI_INT, all), "MPI_Put");
     expect(w, MPI_SUCCESS == MPI_Win_flush(target, all), "MPI_Win_flush");
     expect(w, MPI_SUCCESS == MPI_Get(got, BLOCK, MPI_INT, target, place, BLOCK, MPI_INT, all), "MPI_Get");
     expect(w, MPI_SUCCESS == MPI_Win_flush_all(all), "MPI_Win_flush_all");
+    mem_read(image, got, sizeof image);
     for (int i = 0; i < BLOCK; i++) {
-        same = same && put[i] == got[i];
+        same = same && (rank * threads + w->number) * 1000000 + round * 1000 + i == image[i];
     }
     expect(w, same, "what was put is not what was got");
     for (int t = 0; t < nranks; t++) {
@@ -82,23 +87,31 @@ static void one_round(worker_t *w, int round, int *put, int *got)
 static void *run(void *arg)
 {
     worker_t *w = arg;
-    int *put = malloc(BLOCK * sizeof(int)), *got = malloc(BLOCK * sizeof(int));
+    const int kind = host ? MEM_DEVICE : MEM_HOST;
+    int *put = mem_alloc(kind, BLOCK * sizeof(int)), *got = mem_alloc(kind, BLOCK * sizeof(int));
 
     for (int i = 0; i < rounds; i++) {
         one_round(w, i, put, got);
     }
-    free(put);
-    free(got);
+    mem_free(kind, put);
+    mem_free(kind, got);
     return NULL;
 }
 
 static int *open_window(MPI_Win *win, int kind, int ints)
 {
-    int *p = mem_alloc(kind, (size_t) ints * sizeof(int)), *zero = calloc((size_t) ints, sizeof(int));
+    const MPI_Aint bytes = (MPI_Aint) ints * (MPI_Aint) sizeof(int);
+    int *p, *zero = calloc((size_t) ints, sizeof(int));
 
-    mem_write(p, zero, (size_t) ints * sizeof(int));
+    if (host) {
+        MPI_Win_allocate(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &p, win);
+    } else {
+        p = mem_alloc(kind, (size_t) bytes);
+        MPI_Win_create(p, bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, win);
+    }
+    mem_write(p, zero, (size_t) bytes);
     free(zero);
-    MPI_Win_create(p, (MPI_Aint) ints * (MPI_Aint) sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, win);
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_set_errhandler(*win, MPI_ERRORS_RETURN);
     return p;
 }
@@ -124,6 +137,7 @@ int main(int argc, char **argv)
     }
     threads = (int) check_number("--threads", 3);
     rounds = (int) check_number("--n", 50);
+    host = check_flag("--host");
     check_arguments_end(USAGE);
     check_start(&t, "threads_rma", MPI_COMM_WORLD);
     rank = t.rank, nranks = t.nranks;
@@ -161,7 +175,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < threads; i++) {
         MPI_Win_free(&worker[i].own);
     }
-    for (int i = 0; i < 2 + threads; i++) {
+    for (int i = 0; i < 2 + threads && !host; i++) {
         mem_free(kind, part[i]);
     }
     const long failed = check_end(&t);

@@ -317,6 +317,7 @@ static inline void gpusym_comm_keep_info(ompi_communicator_t *comm, const char *
  * neighbourhood alltoallw), and their i-th element. */
 #if OMPI_MAJOR_VERSION >= 6
 typedef size_t gpusym_count_t;
+#define GPUSYM_COUNT_MAX SIZE_MAX
 typedef ompi_count_array_t gpusym_counts_t;
 typedef ompi_disp_array_t gpusym_displs_t;
 typedef ompi_disp_array_t gpusym_adispls_t;
@@ -333,6 +334,7 @@ typedef ptrdiff_t gpusym_displ_element_t;
 typedef ptrdiff_t gpusym_adispl_element_t;
 #else
 typedef int gpusym_count_t;
+#define GPUSYM_COUNT_MAX INT_MAX
 typedef const int *gpusym_counts_t;
 typedef const int *gpusym_displs_t;
 typedef const MPI_Aint *gpusym_adispls_t;

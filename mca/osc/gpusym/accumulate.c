@@ -14,6 +14,7 @@
 #include "ompi/op/op.h"
 #include "ompi/request/request.h"
 
+#include "mca/osc/gpusym/bounce.h"
 #include "mca/osc/gpusym/combine.h"
 #include "mca/osc/gpusym/swap.h"
 
@@ -45,12 +46,6 @@ static int lock_target(osc_gpusym_window_t *w, int target)
 static void unlock_target(osc_gpusym_window_t *w, int target)
 {
     __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
-}
-
-/* The basic type of all elements; NULL: they have several. */
-static ompi_datatype_t *basic_type(struct ompi_datatype_t *type)
-{
-    return ompi_datatype_is_predefined(type) ? type : ompi_datatype_get_single_predefined_type_from_args(type);
 }
 
 /* ---- of a few bytes ---- */
@@ -100,7 +95,7 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     osc_gpusym_window_t *w = osc_gpusym_window(win);
     const bool stores = &ompi_mpi_op_no_op.op != op, replaces = &ompi_mpi_op_replace.op == op;
     osc_gpusym_elements_t at, from, to;
-    ompi_datatype_t *basic = basic_type(type);
+    ompi_datatype_t *basic = osc_gpusym_basic_type(type);
 
     if (MPI_PROC_NULL == target) {
         return OMPI_SUCCESS;
@@ -121,7 +116,7 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     if (0 == at.layout.bytes) {
         return OMPI_SUCCESS;
     }
-    if (NULL == basic || (stores && basic != basic_type(origin->type))) {
+    if (NULL == basic || (stores && basic != osc_gpusym_basic_type(origin->type))) {
         return MPI_ERR_TYPE;
     }
     rc = lock_target(w, target);

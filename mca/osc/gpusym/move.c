@@ -34,16 +34,6 @@ int osc_gpusym_refuse(const char *call, const char *why)
     return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
-/* MPI's class for an error of the device. */
-static int class_of(const osc_gpusym_window_t *w, int rc)
-{
-    if (GPUSYM_SUCCESS == rc) {
-        return OMPI_SUCCESS;
-    }
-    OSC_GPUSYM_VERBOSE("a copy failed (%d): %s", rc, w->dev->error());
-    return GPUSYM_ERR_NO_MEMORY == rc ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
-}
-
 /* ---- the two sides ---- */
 
 /* Whether an epoch permits access to a target; a fence's is then in use. */
@@ -127,7 +117,7 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return class_of(w, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
+    return osc_gpusym_class(w->dev, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
 }
 
 int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
@@ -136,13 +126,13 @@ int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, vo
         return osc_gpusym_ask(w, e->owner, &e->layout, e->at, packed, false);
     }
     return e->gpu ? osc_gpusym_pack(w, e, packed)
-                  : class_of(w, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
+                  : osc_gpusym_class(w->dev, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return class_of(w, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
+    return osc_gpusym_class(w->dev, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
 }
 
 int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
@@ -151,7 +141,7 @@ int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, c
         return osc_gpusym_ask(w, e->owner, &e->layout, e->at, (void *) (uintptr_t) packed, true);
     }
     return e->gpu ? osc_gpusym_unpack(w, e, packed)
-                  : class_of(w, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
+                  : osc_gpusym_class(w->dev, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 /* ---- copies under way ---- */
@@ -170,7 +160,7 @@ static bool poll_copies(osc_gpusym_window_t *w, int target)
             at = &c->next;
             continue;
         }
-        w->error = done < 0 ? class_of(w, done) : w->error;
+        w->error = done < 0 ? osc_gpusym_class(w->dev, done) : w->error;
         *at = c->next;
         free(c);
     }
@@ -235,7 +225,7 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
     if (GPUSYM_SUCCESS != rc) {
         free(c);
     }
-    return class_of(w, rc);
+    return osc_gpusym_class(w->dev, rc);
 }
 
 /* ---- from elements to elements ---- */
@@ -268,11 +258,11 @@ static int move_run(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *t
     char *const run = unpack ? from->buf + from->layout.lo : to->buf + to->layout.lo;
 
     if (!to->gpu && !from->gpu) {
-        return class_of(w, unpack ? gpusym_layout_scatter(l, to->buf, run, l->bytes)
-                                  : gpusym_layout_gather(l, from->buf, run, l->bytes));
+        return osc_gpusym_class(w->dev, unpack ? gpusym_layout_scatter(l, to->buf, run, l->bytes)
+                                               : gpusym_layout_gather(l, from->buf, run, l->bytes));
     }
-    return class_of(w, unpack ? gpusym_layout_unpack(w->dev, w->gpu, l, to->buf, run, l->bytes)
-                              : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
+    return osc_gpusym_class(w->dev, unpack ? gpusym_layout_unpack(w->dev, w->gpu, l, to->buf, run, l->bytes)
+                                           : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
 }
 
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,

@@ -1,14 +1,16 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * One-sided calls on GPU memory: a component of Open MPI's, which takes three sorts of windows:
+ * One-sided calls on GPU memory: a component of Open MPI's, which takes four sorts of windows:
  *
  * - of MPI_Win_allocate, where a rank's info object has "mpool_hints" with the value "mpool=gpusym", as mpool/gpusym
  *   does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host;
  * - of MPI_Win_create, where the memory of a rank is a GPU's;
+ * - of MPI_Win_allocate_shared, where all ranks have that key, and reach each other's GPUs;
  * - of MPI_Win_create_dynamic, where a rank's info object has that key: GPU memory is going to be attached.
  *
- * All other windows are left to Open MPI's components, which access memory by the CPU.
+ * All other windows are left to Open MPI's components, which access memory by the CPU; where there is a GPU, their
+ * calls take origins in GPU memory too (wrap.h).
  */
 #include "mca/common/ompi/face.h"
 
@@ -29,6 +31,7 @@
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/sync.h"
 #include "mca/osc/gpusym/window.h"
+#include "mca/osc/gpusym/wrap.h"
 
 /* Above all others: Open MPI's have 101 at most by default. */
 #define PRIORITY 1000
@@ -66,6 +69,7 @@ static int component_open(void)
 
 static int component_close(void)
 {
+    osc_gpusym_wraps_close();
     gpusym_close();
     return OPAL_SUCCESS;
 }
@@ -95,19 +99,26 @@ static int window_free(struct ompi_win_t *win)
     return OMPI_SUCCESS != rc ? rc : ended;
 }
 
-static int refuse_shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit,
-                               void *base)
+/* Of MPI_PROC_NULL: the lowest rank that has memory. */
+static int shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit, void *base)
 {
-    (void) win;
-    (void) rank;
-    (void) size;
-    (void) disp_unit;
-    (void) base;
-    return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
+    const osc_gpusym_window_t *w = osc_gpusym_window(win);
+    uint32_t i = MPI_PROC_NULL == rank ? 0 : (uint32_t) rank;
+
+    if (!w->shared) {
+        return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
+    }
+    while (MPI_PROC_NULL == rank && i + 1 < w->n && 0 == w->part[i].bytes) {
+        i++;
+    }
+    *size = w->part[i].bytes;
+    *disp_unit = (gpusym_disp_unit_t) w->part[i].unit;
+    *(void **) base = w->part[i].base;
+    return OMPI_SUCCESS;
 }
 
 static const ompi_osc_base_module_t functions = {
-    .osc_win_shared_query = refuse_shared_query,
+    .osc_win_shared_query = shared_query,
     .osc_win_attach = osc_gpusym_attach,
     .osc_win_detach = osc_gpusym_detach,
     .osc_free = window_free,
@@ -159,7 +170,7 @@ enum { ANYBODYS, OTHERS, OURS };
 
 /* Of no bytes, where there is a GPU: ours, if no rank has any. A program whose windows are of GPU memory makes one of 0
  * bytes, too, for which there may be no other component. */
-static int wants(const void *p, size_t size)
+static int wants_of(const void *p, size_t size)
 {
     const gpusym_device_t *dev = gpusym_device_for_memory();
     gpusym_mem_t mem;
@@ -174,87 +185,146 @@ static int wants(const void *p, size_t size)
     return GPUSYM_MEM_DEVICE == mem.kind ? OURS : OTHERS;
 }
 
-/* Both calls are collective, and Open MPI queries its components in one order, so that ranks whose memory, or info
- * objects, differ can agree here. Where coll/gpusym is not in use, the ranks exchange nothing. */
+static int wants(void **base, size_t size, struct opal_info_t *info, int flavor)
+{
+    if (MPI_WIN_FLAVOR_CREATE == flavor) {
+        return wants_of(*base, size);
+    }
+    return requests_gpu(info) ? OURS : OTHERS;
+}
+
+/* The other components are asked for a window: osc/monitoring, one of them, asks all but itself. */
+static _Thread_local bool among_others;
+
+/* All calls that create windows are collective, and Open MPI queries its components in one order, so that ranks whose
+ * memory, info objects or GPUs differ can agree here and in component_select. Where coll/gpusym is not in use, the
+ * ranks exchange nothing. */
 static int component_query(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                            struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor)
 {
-    const bool create = MPI_WIN_FLAVOR_CREATE == flavor;
-    int most;
+    const char *why;
+    bool any;
 
     (void) win;
     (void) disp_unit;
-    if ((!create && MPI_WIN_FLAVOR_ALLOCATE != flavor && MPI_WIN_FLAVOR_DYNAMIC != flavor) ||
-        !gpusym_collectives_served() ||
-        OMPI_SUCCESS != osc_gpusym_most(comm,
-                                        create               ? wants(*base, size)
-                                        : requests_gpu(info) ? OURS
-                                                             : OTHERS,
-                                        &most) ||
-        OTHERS == most) {
+    if (among_others || !gpusym_collectives_served() ||
+        OMPI_SUCCESS !=
+            osc_gpusym_any_rank(comm, gpusym_device_there(&why) || OURS == wants(base, size, info, flavor), &any) ||
+        !any) {
         return OMPI_ERR_NOT_SUPPORTED;
     }
     return PRIORITY;
+}
+
+/* The best of the other components; NULL, *rc says why: there is none. */
+static const ompi_osc_base_component_t *best_other(struct ompi_win_t *win, void **base, size_t size,
+                                                   gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
+                                                   struct opal_info_t *info, int flavor, int *rc)
+{
+    const ompi_osc_base_component_t *best = NULL;
+    mca_base_component_list_item_t *item;
+    int best_priority = -1;
+
+    *rc = OMPI_ERR_NOT_SUPPORTED;
+    OPAL_LIST_FOREACH(item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t)
+    {
+        const ompi_osc_base_component_t *c = (const ompi_osc_base_component_t *) item->cli_component;
+        if (&mca_osc_gpusym_component == c) {
+            continue;
+        }
+        const int priority = c->osc_query(win, base, size, disp_unit, comm, info, flavor);
+        if (MPI_WIN_FLAVOR_SHARED == flavor && OMPI_ERR_RMA_SHARED == priority) { /* Open MPI 4.1 */
+            *rc = OMPI_ERR_RMA_SHARED;
+            return NULL;
+        }
+        if (priority > best_priority) {
+            best = c;
+            best_priority = priority;
+        }
+    }
+    return best;
 }
 
 /* Has the best of the other components make the window, as if this one did not exist. */
 static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                         struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const ompi_osc_base_component_t *best = NULL;
-    mca_base_component_list_item_t *item;
-    int best_priority = -1;
+    const char *why;
+    int rc;
 
-    OPAL_LIST_FOREACH(item, &ompi_osc_base_framework.framework_components, mca_base_component_list_item_t)
-    {
-        const ompi_osc_base_component_t *c = (const ompi_osc_base_component_t *) item->cli_component;
-        if (&mca_osc_gpusym_component != c) {
-            const int priority = c->osc_query(win, base, size, disp_unit, comm, info, flavor);
-            if (priority > best_priority) {
-                best = c;
-                best_priority = priority;
-            }
-        }
+    among_others = true;
+    const ompi_osc_base_component_t *c = best_other(win, base, size, disp_unit, comm, info, flavor, &rc);
+    rc = NULL != c ? c->osc_select(win, base, size, disp_unit, comm, info, flavor, model) : rc;
+    among_others = false;
+    if (OMPI_SUCCESS == rc && gpusym_device_there(&why)) {
+        const bool wrapped = OMPI_SUCCESS == osc_gpusym_wrap(win);
+        OSC_GPUSYM_VERBOSE("a window is of osc/%s: origins in GPU memory %s", c->osc_version.mca_component_name,
+                           wrapped ? "go through the host" : "do not work, since there is no memory");
     }
-    if (NULL == best) {
-        return OMPI_ERR_NOT_SUPPORTED;
-    }
-    return best->osc_select(win, base, size, disp_unit, comm, info, flavor, model);
+    return rc;
 }
 
-/* Either all ranks have what they requested, or none: the window is then another component's, in host memory. */
+/* Makes this rank's part of a window, and joins the others'. *failed, alike on all ranks: some have not the memory that
+ * they want; *w is then NULL. MPI error code. */
+static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
+                       struct opal_info_t *info, int flavor, osc_gpusym_window_t **w, bool *failed)
+{
+    const bool dynamic = MPI_WIN_FLAVOR_DYNAMIC == flavor, shared = MPI_WIN_FLAVOR_SHARED == flavor;
+    const osc_gpusym_memory_t kind = MPI_WIN_FLAVOR_ALLOCATE != flavor ? OSC_GPUSYM_GIVEN
+                                     : requests_gpu(info)              ? OSC_GPUSYM_GPU
+                                                                       : OSC_GPUSYM_HOST;
+    int rc;
+
+    if (shared) {
+        rc = osc_gpusym_window_create_shared(comm, size, requests_gpu(info), says_true(info, "alloc_shared_noncontig"),
+                                             w, failed);
+    } else {
+        *w = osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
+        rc = osc_gpusym_any_rank(comm, NULL == *w, failed);
+    }
+    if (OMPI_SUCCESS == rc && !*failed) {
+        (*w)->dynamic = dynamic;
+        rc = osc_gpusym_window_join(*w, comm, (uint64_t) disp_unit);
+        *failed = shared && OMPI_SUCCESS == rc && (!(*w)->served || (*w)->asks);
+    }
+    if (OMPI_SUCCESS == rc && !*failed) {
+        rc = osc_gpusym_ask_open(*w);
+    }
+    if (OMPI_SUCCESS != rc || *failed) {
+        osc_gpusym_window_destroy(*w);
+        *w = NULL;
+    }
+    return rc;
+}
+
+/* Either all ranks have what they requested, or none: the window is then another component's, in host memory, as it is
+ * if no rank wants GPU memory. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const bool allocate = MPI_WIN_FLAVOR_ALLOCATE == flavor, dynamic = MPI_WIN_FLAVOR_DYNAMIC == flavor;
-    const osc_gpusym_memory_t kind = !allocate            ? OSC_GPUSYM_GIVEN
-                                     : requests_gpu(info) ? OSC_GPUSYM_GPU
-                                                          : OSC_GPUSYM_HOST;
-    osc_gpusym_window_t *w =
-        osc_gpusym_window_create(kind, MPI_WIN_FLAVOR_CREATE == flavor ? *base : NULL, dynamic ? 0 : size);
-    bool failed = true;
-    int rc = osc_gpusym_any_rank(comm, NULL == w, &failed);
+    const bool allocates = MPI_WIN_FLAVOR_ALLOCATE == flavor || MPI_WIN_FLAVOR_SHARED == flavor;
+    osc_gpusym_window_t *w = NULL;
+    bool failed = false;
+    int most, rc = osc_gpusym_most(comm, wants(base, size, info, flavor), &most);
 
-    if (OMPI_SUCCESS == rc && failed && allocate) {
-        OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it");
-        osc_gpusym_window_destroy(w);
-        return select_other(win, base, size, disp_unit, comm, info, flavor, model);
-    }
-    if (OMPI_SUCCESS == rc && !failed) {
-        w->dynamic = dynamic;
-        rc = osc_gpusym_window_join(w, comm, (uint64_t) disp_unit);
-        rc = OMPI_SUCCESS == rc ? osc_gpusym_ask_open(w) : rc;
-    } else if (OMPI_SUCCESS == rc) {
-        rc = OMPI_ERR_OUT_OF_RESOURCE;
+    if (OMPI_SUCCESS == rc && OTHERS != most) {
+        rc = make_window(base, size, disp_unit, comm, info, flavor, &w, &failed);
+        if (OMPI_SUCCESS == rc && failed && allocates) {
+            OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it%s",
+                               MPI_WIN_FLAVOR_SHARED == flavor ? ", want it, or reach it" : "");
+        }
     }
     if (OMPI_SUCCESS != rc) {
-        osc_gpusym_window_destroy(w);
         return rc;
+    }
+    if (NULL == w) {
+        return OTHERS != most && !allocates ? OMPI_ERR_OUT_OF_RESOURCE
+                                            : select_other(win, base, size, disp_unit, comm, info, flavor, model);
     }
     w->super = functions;
     w->no_locks = says_true(info, "no_locks");
     win->w_osc_module = &w->super;
-    if (allocate) {
+    if (allocates) {
         *base = w->part[w->rank].base;
     }
     *model = MPI_WIN_UNIFIED;

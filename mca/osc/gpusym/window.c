@@ -53,6 +53,15 @@ int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer)
     return rc;
 }
 
+int osc_gpusym_class(const gpusym_device_t *dev, int rc)
+{
+    if (GPUSYM_SUCCESS == rc) {
+        return OMPI_SUCCESS;
+    }
+    OSC_GPUSYM_VERBOSE("a copy failed (%d): %s", rc, dev->error());
+    return GPUSYM_ERR_NO_MEMORY == rc ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
+}
+
 /* ---- this rank's memory ---- */
 
 static uint64_t segment_bytes(size_t bytes)
@@ -87,6 +96,7 @@ osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *gi
     if (ok && bytes > 0 && OSC_GPUSYM_GIVEN != kind) {
         ok = allocate(w, kind, bytes, &why);
         w->memory = ok ? w->memory : NULL;
+        w->bytes = bytes;
         given = ok && !w->pooled ? (char *) w->memory + HEAD : w->memory;
     }
     if (!ok) {
@@ -97,6 +107,53 @@ osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *gi
     w->part->base = given;
     w->part->bytes = bytes;
     return w;
+}
+
+/* What a rank says of itself when a shared window is made. */
+typedef struct {
+    uint64_t bytes;
+    bool wants, apart;
+} wish_t;
+
+int osc_gpusym_window_create_shared(ompi_communicator_t *comm, size_t bytes, bool wants, bool apart,
+                                    osc_gpusym_window_t **w, bool *failed)
+{
+    const int n = ompi_comm_size(comm), rank = ompi_comm_rank(comm);
+    wish_t own, *wish = calloc((size_t) n, sizeof *wish);
+    bool all_want = true, all_apart = true, fits = true;
+    uint64_t total = 0;
+    int rc;
+
+    *w = NULL;
+    memset(&own, 0, sizeof own);
+    own.bytes = bytes;
+    own.wants = wants;
+    own.apart = apart;
+    rc = osc_gpusym_any_rank(comm, NULL == wish, failed);
+    rc = OMPI_SUCCESS != rc || *failed
+             ? rc
+             : comm->c_coll->coll_allgather(&own, sizeof own, &ompi_mpi_byte.dt, wish, sizeof own, &ompi_mpi_byte.dt,
+                                            comm, comm->c_coll->coll_allgather_module);
+    if (OMPI_SUCCESS == rc && !*failed) {
+        for (int i = 0; i < n; i++) {
+            all_want = all_want && wish[i].wants;
+            all_apart = all_apart && wish[i].apart;
+            fits = fits && !__builtin_add_overflow(total, wish[i].bytes, &total);
+        }
+        const size_t mine = all_apart ? bytes : 0 == rank ? total : 0;
+        *w = all_want && fits ? osc_gpusym_window_create(OSC_GPUSYM_GPU, NULL, mine) : NULL;
+        rc = osc_gpusym_any_rank(comm, NULL == *w, failed);
+    }
+    free(wish);
+    if (OMPI_SUCCESS != rc || *failed) {
+        osc_gpusym_window_destroy(*w);
+        *w = NULL;
+        return rc;
+    }
+    (*w)->shared = true;
+    (*w)->in_line = !all_apart;
+    (*w)->part->bytes = bytes;
+    return OMPI_SUCCESS;
 }
 
 static void unmap_parts(osc_gpusym_window_t *w)
@@ -198,14 +255,16 @@ static bool make_arrays(osc_gpusym_window_t *w)
            NULL != w->held;
 }
 
-/* Finds this rank's GPU, and registers its part. */
+/* Finds this rank's GPU, and registers its part; of parts in line rank 0 has the memory. */
 static void offer_part(osc_gpusym_window_t *w, card_t *card)
 {
     osc_gpusym_part_t *own = &w->part[w->rank];
     gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST, .gpu = -1};
+    const void *base = w->in_line ? w->memory : own->base;
+    const uint64_t bytes = w->in_line ? w->bytes : own->bytes;
 
-    if (0 != own->bytes) {
-        w->dev->query(own->base, &mem);
+    if (0 != bytes) {
+        w->dev->query(base, &mem);
     }
     own->gpu = GPUSYM_MEM_DEVICE == mem.kind;
     if (GPUSYM_SUCCESS != w->dev->gpu_open(own->gpu ? &mem : NULL, &w->gpu)) {
@@ -215,9 +274,9 @@ static void offer_part(osc_gpusym_window_t *w, card_t *card)
     if (own->gpu) { /* it has one here: peers that use it too are told */
         (void) gpusym_p2p_gpu_open(&mem, &w->gpu);
     }
-    if (own->gpu && GPUSYM_SUCCESS != gpusym_reg_get(w->dev, w->gpu, own->base, own->bytes, &card->key, &card->off)) {
+    if (own->gpu && GPUSYM_SUCCESS != gpusym_reg_get(w->dev, w->gpu, base, bytes, &card->key, &card->off)) {
         card->key = 0;
-        OSC_GPUSYM_VERBOSE("peers cannot map %p, which is a part of a window", (void *) own->base);
+        OSC_GPUSYM_VERBOSE("peers cannot map %p, which is a part of a window", base);
     }
     w->key = card->key;
     card->gpu = own->gpu;
@@ -255,6 +314,28 @@ static void map_part(osc_gpusym_window_t *w, osc_gpusym_part_t *part, const card
     part->reached = NULL != part->base || 0 == card->bytes;
 }
 
+/* Maps parts in line, if they can be, and gives each rank its one. */
+static void map_line(osc_gpusym_window_t *w, const card_t *card)
+{
+    uint64_t size = 0, total = 0, off = 0;
+    void *base = w->memory;
+
+    for (uint32_t i = 0; i < w->n; i++) {
+        total += card[i].bytes;
+    }
+    if (0 != w->rank && 0 != card[0].key &&
+        GPUSYM_SUCCESS == gpusym_reg_map(w->dev, w->gpu, w->part[0].process, card[0].key, &base, &size)) {
+        const bool whole = card[0].off <= size && total <= size - card[0].off;
+        base = whole ? (char *) base + card[0].off : NULL;
+    }
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->part[i].gpu = card[0].gpu;
+        w->part[i].base = NULL != base ? (char *) base + off : NULL;
+        w->part[i].reached = NULL != base || 0 == total;
+        off += card[i].bytes;
+    }
+}
+
 /* Maps page and parts of all. False: this window cannot be served here. */
 static bool map_all(osc_gpusym_window_t *w, const card_t *card)
 {
@@ -276,11 +357,17 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
         w->part[i].bytes = card[i].bytes;
         w->part[i].unit = card[i].unit;
         w->part[i].gpu = card[i].gpu;
+        if (w->in_line) {
+            continue;
+        }
         if (i != w->rank) {
             map_part(w, &w->part[i], &card[i]);
         } else {
             w->part[i].reached = true;
         }
+    }
+    if (ok && w->in_line) {
+        map_line(w, card);
     }
     return ok;
 }

@@ -92,12 +92,15 @@ typedef struct osc_gpusym_window {
     gpusym_gpu_t *gpu; /* copies */
     bool served;       /* false: calls that move data are refused, since the ranks do not share one host */
     bool dynamic;
+    bool shared;  /* MPI_Win_shared_query tells of the parts */
+    bool in_line; /* the parts follow each other, in memory of rank 0 */
     bool no_locks;
     bool asks; /* some rank does not reach some memory, so that its owner is asked */
 
     /* This rank's memory. */
-    void *memory; /* allocated here; NULL: none, or the program's */
-    bool pooled;  /* by gpusym_pool_alloc; else a segment of the part's share */
+    void *memory;   /* allocated here; NULL: none, or the program's */
+    uint64_t bytes; /* of it */
+    bool pooled;    /* by gpusym_pool_alloc; else a segment of the part's share */
     gpusym_segment_id_t segment;
     uint32_t key; /* 0: not registered */
 
@@ -150,8 +153,13 @@ typedef enum { OSC_GPUSYM_GIVEN, OSC_GPUSYM_HOST, OSC_GPUSYM_GPU } osc_gpusym_me
 /* Makes this rank's part of a window, of `bytes` bytes: the program's memory at given, or new memory. The caller ends
  * it by osc_gpusym_window_destroy. NULL, with a verbose line: there is no memory of that kind. */
 osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *given, size_t bytes);
+/* The same of a shared window, in memory of GPUs: each rank's part, or, unless each rank says `apart`, the parts of all
+ * in the order of ranks, by rank 0. Collective over comm. *failed, alike on all ranks: not all ranks want GPU memory,
+ * or one has none; *w is then NULL. MPI error code; *w is NULL too. */
+int osc_gpusym_window_create_shared(ompi_communicator_t *comm, size_t bytes, bool wants, bool apart,
+                                    osc_gpusym_window_t **w, bool *failed);
 /* Collective over comm: duplicates it, and maps page and parts of all ranks. MPI error code. Ranks that do not share a
- * host: the window is not served. */
+ * host: the window is not served. Ranks that do not reach some part of a shared window: it `asks`. */
 int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit);
 /* Frees all of this rank. Peers may no longer use it. NULL: nothing happens. */
 void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
@@ -161,6 +169,9 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
 int osc_gpusym_most(ompi_communicator_t *comm, int mine, int *most);
 /* The same of whether `mine` is true on any rank. */
 int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
+
+/* MPI's class for an error of the device, which gets a verbose line. */
+int osc_gpusym_class(const gpusym_device_t *dev, int rc);
 
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);

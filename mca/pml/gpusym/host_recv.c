@@ -223,14 +223,27 @@ static int received_persistent(ompi_request_t *q)
     return settle_persistent(q, kept_first(q), NULL);
 }
 
+static int free_persistent(ompi_request_t **request);
+
 static int received_chained(ompi_request_t *q)
 {
     chained_t *at = q->req_complete_cb_data;
     const chained_t chained = *at;
 
+    q->req_free = free_persistent;
     q->req_complete_cb_data = chained.data;
     free(at);
     return settle_persistent(q, chained.first, chained.call);
+}
+
+/* osc/pt2pt takes its callback out of a receive that it cancels. */
+static int free_chained(ompi_request_t **request)
+{
+    if (NULL == (*request)->req_complete_cb) {
+        free((*request)->req_complete_cb_data);
+        (*request)->req_complete_cb_data = NULL;
+    }
+    return free_persistent(request);
 }
 
 static int start_persistent(size_t n, ompi_request_t **requests)
@@ -248,6 +261,7 @@ static int start_persistent(size_t n, ompi_request_t **requests)
             *chained = (chained_t){q->req_complete_cb, q->req_complete_cb_data, first};
             q->req_complete_cb = received_chained;
             q->req_complete_cb_data = chained;
+            q->req_free = free_chained;
         } else {
             q->req_complete_cb = received_persistent;
             keep_first(q, first);
