@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include "api/component.h"
+#include "api/raise.h"
 
 typedef const gpusym_streams_t *(*offer_fn_t)(void);
 
@@ -44,4 +45,15 @@ const gpusym_streams_t *api_component(const char **why)
         return NULL;
     }
     return streams;
+}
+
+int api_result(MPI_Comm comm, const gpusym_streams_t *streams, int rc)
+{
+    int error_class;
+
+    if (MPI_SUCCESS == rc) {
+        return rc;
+    }
+    MPI_Error_class(rc, &error_class);
+    return api_raise(comm, error_class, streams->why());
 }

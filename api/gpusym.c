@@ -12,6 +12,7 @@
 
 #include "api/component.h"
 #include "api/gpusym.h"
+#include "api/group.h"
 #include "api/raise.h"
 #include "kernels/kernels.h"
 
@@ -160,18 +161,6 @@ static const gpusym_streams_t *need_component(MPI_Comm comm, int *rc)
     return streams;
 }
 
-/* What the component has returned, and why. */
-static int result_of(MPI_Comm comm, const gpusym_streams_t *streams, int rc)
-{
-    int error_class;
-
-    if (MPI_SUCCESS == rc) {
-        return rc;
-    }
-    MPI_Error_class(rc, &error_class);
-    return api_raise(comm, error_class, streams->why());
-}
-
 /* ---- the functions ----------------------------------------------------------------------------------------------- */
 
 int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info)
@@ -180,7 +169,7 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info)
     const gpusym_streams_t *streams = need_component(comm, &rc);
 
     (void) info;
-    return NULL == streams ? rc : result_of(comm, streams, streams->prepare(comm));
+    return NULL == streams ? rc : api_result(comm, streams, streams->prepare(comm));
 }
 
 int gpusym_stream_error(MPI_Comm comm, int *error, int *rank)
@@ -192,7 +181,7 @@ int gpusym_stream_error(MPI_Comm comm, int *error, int *rank)
         rc = MPI_ERR_ARG;
     }
     streams = need_component(comm, &rc);
-    return NULL == streams ? rc : result_of(comm, streams, streams->failed(comm, error, rank));
+    return NULL == streams ? rc : api_result(comm, streams, streams->failed(comm, error, rank));
 }
 
 int gpusym_mem_register(MPI_Comm comm, void *base, MPI_Aint bytes, int *handle)
@@ -205,7 +194,7 @@ int gpusym_mem_register(MPI_Comm comm, void *base, MPI_Aint bytes, int *handle)
     }
     streams = need_component(comm, &rc);
     return NULL == streams ? rc
-                           : result_of(comm, streams, streams->register_memory(comm, base, (size_t) bytes, handle));
+                           : api_result(comm, streams, streams->register_memory(comm, base, (size_t) bytes, handle));
 }
 
 int gpusym_mem_deregister(MPI_Comm comm, int handle)
@@ -213,7 +202,7 @@ int gpusym_mem_deregister(MPI_Comm comm, int handle)
     int rc = check_comm(comm);
     const gpusym_streams_t *streams = need_component(comm, &rc);
 
-    return NULL == streams ? rc : result_of(comm, streams, streams->deregister_memory(comm, handle));
+    return NULL == streams ? rc : api_result(comm, streams, streams->deregister_memory(comm, handle));
 }
 
 /* ---- persistent requests ---- */
@@ -223,6 +212,13 @@ static const gpusym_streams_t *need_request(const MPI_Request *request, int *rc)
 {
     if (api_mpi_is_up() && (NULL == request || MPI_REQUEST_NULL == *request)) {
         *rc = api_raise(MPI_COMM_NULL, MPI_ERR_REQUEST, "gpusym: there is no request: it is null");
+        return NULL;
+    }
+    if (api_group_is_open()) {
+        *rc =
+            api_group_result(api_raise(MPI_COMM_NULL, MPI_ERR_UNSUPPORTED_OPERATION,
+                                       "gpusym: persistent requests are not started, nor waited for, in a group: do it "
+                                       "before gpusym_group_start or behind gpusym_group_end"));
         return NULL;
     }
     *rc = api_mpi_is_up() ? MPI_SUCCESS : MPI_ERR_OTHER;
@@ -239,7 +235,7 @@ int gpusym_start_on_stream(MPI_Request *request, void *stream)
         return rc;
     }
     rc = streams->start(*request, stream, &comm);
-    return result_of(comm, streams, rc);
+    return api_result(comm, streams, rc);
 }
 
 /* As of an inactive request. */
@@ -265,10 +261,44 @@ int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream
     if (MPI_SUCCESS == rc && MPI_STATUS_IGNORE != status) {
         empty_status(status);
     }
-    return result_of(comm, streams, rc);
+    return api_result(comm, streams, rc);
 }
 
 /* ---- collectives ---- */
+
+int gpusym_group_start(void)
+{
+    if (!api_mpi_is_up()) {
+        return MPI_ERR_OTHER;
+    }
+    api_group_start();
+    return MPI_SUCCESS;
+}
+
+int gpusym_group_end(void)
+{
+    return api_group_is_open()
+               ? api_group_end()
+               : api_raise(MPI_COMM_NULL, MPI_ERR_OTHER,
+                           "gpusym_group_end: this thread has no open group: call gpusym_group_start before");
+}
+
+/* Notes a call for the end of the group. */
+static int note(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
+{
+    gpusym_stream_call_t c = *call;
+    sides_t s;
+    int rc = find_sides(comm, call, &s);
+
+    if (!s.sends) {
+        c.scounts = c.sdispls = NULL;
+    }
+    if (!s.receives) {
+        c.rcounts = c.rdispls = NULL;
+    }
+    rc = MPI_SUCCESS == rc ? api_group_note(comm, &c, stream, s.ranks) : rc;
+    return MPI_SUCCESS == rc ? rc : api_raise(comm, rc, NULL);
+}
 
 static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
 {
@@ -279,7 +309,11 @@ static int queue(MPI_Comm comm, const gpusym_stream_call_t *call, void *stream)
         rc = check_arguments(comm, call);
     }
     streams = need_component(comm, &rc);
-    return NULL == streams ? rc : result_of(comm, streams, streams->call(comm, call, stream));
+    if (NULL != streams) {
+        rc = api_group_is_open() ? note(comm, call, stream)
+                                 : api_result(comm, streams, streams->call(comm, call, stream));
+    }
+    return api_group_result(rc);
 }
 
 /* ---- arrays of large counts, which Open MPI's collectives take as arrays of int ---- */
@@ -348,7 +382,7 @@ static int queue_wide(MPI_Comm comm, gpusym_stream_call_t *call, const wide_t *w
     rc = MPI_SUCCESS == rc ? narrow_arrays(comm, call, w, &memory) : api_raise(comm, rc, NULL);
     rc = MPI_SUCCESS == rc ? queue(comm, call, stream) : rc;
     free(memory);
-    return rc;
+    return api_group_result(rc);
 }
 
 /* ---- each in both forms ---- */

@@ -165,6 +165,42 @@ int gpusym_scan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count,
 int gpusym_exscan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                               MPI_Comm comm, void *stream);
 
+/** gpusym_group_start - queues several collectives on streams together
+ *
+ * Between `gpusym_group_start` and `gpusym_group_end` the functions of **gpusym_allreduce_on_stream**(3gpusym) check
+ * their arguments and note the call; `gpusym_group_end` queues all that was noted, of one or several communicators and
+ * streams.
+ * A group is the calling thread's own.
+ * Groups may be nested: the end of the outermost one queues.
+ * A group may be captured, as its calls may.
+ *
+ * **Order.**
+ * Calls on one stream, and those of one communicator, keep the order in which they were made.
+ * All others are queued in the order of their communicators, which all ranks have: ranks may call on different
+ * communicators in different order, where these have streams of their own, and may have not prepared them before
+ * (**gpusym_stream_prepare**(3gpusym)).
+ * Where communicators that share ranks have one stream, these ranks call in one order, as without a group.
+ *
+ * **Arguments.**
+ * Arrays of counts and displacements may be changed once a call has returned.
+ * Buffers, streams, communicators, datatypes and operations must be there until the group has ended, and what a call
+ * reads from the send buffer is what the stream has there when the collective runs.
+ * Work that the program itself queues on the streams between start and end comes before the group's calls.
+ * Persistent requests are not started, nor waited for, in a group (`MPI_ERR_UNSUPPORTED_OPERATION`).
+ *
+ * **Errors.**
+ * An error of an argument is returned by the call, and again by `gpusym_group_end`, which then queues nothing.
+ * `gpusym_group_end` returns the first error of the group; the error handler is called once for each error, but the
+ * checks that it makes before it queues end with one.
+ * All calls are checked before the first is queued, so that either all or none are; only if the GPU refuses a launch,
+ * those that were queued before it remain.
+ * Other ranks do not learn of an error: they wait for this one, until `coll_gpusym_timeout`.
+ * `gpusym_group_end` returns an error of class `MPI_ERR_OTHER` if there is no open group.
+ * `gpusym_group_start` returns `MPI_SUCCESS`, or `MPI_ERR_OTHER` where MPI is not initialized.
+ */
+int gpusym_group_start(void);
+int gpusym_group_end(void);
+
 /** gpusym_start_on_stream - starts a persistent collective on a CUDA stream
  *
  * `gpusym_start_on_stream` starts an inactive persistent collective (`MPI_Allreduce_init` and its kind, of Open MPI 4.1

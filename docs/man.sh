@@ -17,7 +17,7 @@ export LC_ALL=C # every awk breaks lines alike
 cd "$(dirname "$0")/.." || exit 1
 pages='gpusym(7) gpusym-parameters(7) gpusym_bench(1) gpusym_info(1) gpusym_trace(1) gpusym_netperf(1) gpusym_tune(1) MPIX_Query_cuda_support(3gpusym) gpusym(3gpusym)'
 pages="$pages gpusym_allreduce_on_stream(3gpusym) gpusym_stream_prepare(3gpusym) gpusym_stream_error(3gpusym)"
-pages="$pages gpusym_start_on_stream(3gpusym) gpusym_mem_register(3gpusym)"
+pages="$pages gpusym_start_on_stream(3gpusym) gpusym_group_start(3gpusym) gpusym_mem_register(3gpusym)"
 pages="$pages mpix_stream(3gpusym)"
 headers='pmpi/mpi-ext.h api/gpusym.h api/mpix_stream.h'
 

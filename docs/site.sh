@@ -25,7 +25,7 @@ sed -i '1 { /^<!--.*-->$/d; }' "$pages"/docs/*.md "$pages"/bench/*.md
 sed 's/^[0-9]/## &/; s/^gpusym: /# News\n\ngpusym: /; s/^  //' NEWS >"$pages/NEWS.md"
 sed -i 's,](\(\(\.\./\)*\)NEWS),](\1NEWS.md),g' "$pages/README.md" "$pages"/*/*.md
 for page in gpusym_bench.1 gpusym_info.1 gpusym_trace.1 gpusym_netperf.1 MPIX_Query_cuda_support.3gpusym gpusym_allreduce_on_stream.3gpusym \
-    gpusym_start_on_stream.3gpusym gpusym_stream_prepare.3gpusym gpusym_stream_error.3gpusym gpusym_mem_register.3gpusym \
+    gpusym_start_on_stream.3gpusym gpusym_group_start.3gpusym gpusym_stream_prepare.3gpusym gpusym_stream_error.3gpusym gpusym_mem_register.3gpusym \
     mpix_stream.3gpusym; do
     docs/man.sh --markdown $page >"$pages/man/$page.md"
 done

@@ -5,7 +5,7 @@
  * streams, eager, in graphs, and beside ordinary calls, with every byte compared to what MPI does on host memory; ranks
  * that come late; communicators freed with work queued; calls that are refused, and ranks that disagree; registered
  * memory, with a counter that says which calls went straight between buffers; persistent requests that are started on
- * streams and by MPI_Start in turns.
+ * streams and by MPI_Start in turns; groups of calls.
  *
  *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
  *     onstream --large      one broadcast and one all-reduce of more bytes than an int counts, as so many elements
@@ -57,6 +57,17 @@ static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
+}
+
+static void expect_error(int rv, int class, const char *words, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int is = MPI_SUCCESS, length;
+    MPI_Error_class(rv, &is);
+    MPI_Error_string(rv, text, &length);
+    if (!say(class == is && NULL != strstr(text, words), what)) {
+        fprintf(stderr, "onstream: class %d, expected %d: %s\n", is, class, text);
+    }
 }
 
 /* ---- the collectives, on a stream and on host memory ---- */
@@ -672,22 +683,130 @@ static void freed_with_work_queued(void)
     gpu_stream_destroy(stream);
 }
 
+/* ---- groups ---- */
+
+/* The counts are another call's once this returns. */
+static void call_in_group(const slot_t *s, void *stream)
+{
+    what_t w = s->what;
+    must(on_stream(&w, s->gpu_in, s->gpu_out, stream), name_of(w.coll));
+    memset(&w, 0x11, sizeof w);
+}
+
+/* Each rank begins with another communicator, and none is prepared: one call after the other would wait for ever. */
+static void group_in_any_order(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *const stream[COMMS], uint32_t *state)
+{
+    for (int i = 0; i < 2 * COMMS; i++) {
+        s[i].what = make_what(state, comm[i % COMMS]);
+        slot_fill(&s[i], (uint32_t) i);
+        slot_upload(&s[i], stream[i % COMMS]);
+    }
+    must(gpusym_group_start(), "gpusym_group_start");
+    for (int i = 0; i < 2 * COMMS; i++) {
+        const int turn = i / COMMS * COMMS + (i + rank) % COMMS;
+        must(gpusym_group_start(), "gpusym_group_start");
+        call_in_group(&s[turn], stream[turn % COMMS]);
+        must(gpusym_group_end(), "gpusym_group_end of an inner group");
+    }
+    must(gpusym_group_end(), "gpusym_group_end");
+    for (int i = 0; i < 2 * COMMS; i++) {
+        slot_download(&s[i], stream[i % COMMS]);
+    }
+    for (int c = 0; c < COMMS; c++) {
+        gpu_stream_synchronize(stream[c]);
+    }
+    for (int i = 0; i < 2 * COMMS; i++) {
+        slot_compare(&s[i], MPI_COMM_WORLD);
+    }
+}
+
+/* All in one stream, launched twice. */
+static void group_captured(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *stream, uint32_t *state)
+{
+    void *graph;
+    for (int i = 0; i < SLOTS; i++) {
+        s[i].what = make_what(state, comm[i % COMMS]);
+        slot_fill(&s[i], (uint32_t) i);
+    }
+    gpu_capture_begin(stream);
+    must(gpusym_group_start(), "gpusym_group_start");
+    for (int i = 0; i < SLOTS; i++) {
+        call_in_group(&s[i], stream);
+    }
+    must(gpusym_group_end(), "gpusym_group_end in a capture");
+    graph = gpu_capture_end(stream);
+    for (int i = 0; i < 2 * SLOTS; i++) {
+        slot_upload(&s[i % SLOTS], stream);
+        if (SLOTS - 1 == i % SLOTS) {
+            say(gpu_graph_launch(graph, stream), "a group's graph is launched");
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_download(&s[i], stream);
+    }
+    gpu_stream_synchronize(stream);
+    gpu_graph_destroy(graph);
+    for (int i = 0; i < SLOTS; i++) {
+        slot_compare(&s[i], MPI_COMM_WORLD);
+    }
+}
+
+/* One call of two cannot be queued: the other one is not, either, and a third goes on. */
+static void group_refused(MPI_Comm comm, void *stream)
+{
+    enum { WORDS = 8 };
+    int *gpu = mem_alloc(MEM_DEVICE, 2 * WORDS * sizeof(int)), host[2 * WORDS] = {0};
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (int i = 0; i < WORDS; i++) {
+        host[i] = i + 1;
+        host[WORDS + i] = -1;
+    }
+    mem_write(gpu, host, sizeof host);
+    must(gpusym_group_start(), "gpusym_group_start");
+    must(gpusym_allreduce_on_stream(gpu, gpu + WORDS, WORDS, MPI_INT, MPI_SUM, comm, stream), "a call in a group");
+    must(gpusym_allreduce_on_stream(host, gpu + WORDS, WORDS, MPI_INT, MPI_SUM, comm, stream), "host memory is noted");
+    expect_error(gpusym_group_end(), MPI_ERR_UNSUPPORTED_OPERATION, "host memory", "a group with host memory");
+    gpu_stream_synchronize(stream);
+    mem_read(host, gpu, sizeof host);
+    say(-1 == host[WORDS] && -1 == host[2 * WORDS - 1], "nothing of a refused group is queued");
+    must(gpusym_allreduce_on_stream(gpu, gpu + WORDS, WORDS, MPI_INT, MPI_SUM, comm, stream), "a call behind a group");
+    gpu_stream_synchronize(stream);
+    mem_read(host, gpu, sizeof host);
+    say(ranks == host[WORDS] && WORDS * ranks == host[2 * WORDS - 1], "a call behind a refused group");
+    mem_free(MEM_DEVICE, gpu);
+}
+
+static void groups(uint32_t seed)
+{
+    MPI_Comm comm[COMMS];
+    slot_t s[SLOTS];
+    void *stream[COMMS];
+    uint32_t state = seed;
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm[c]);
+        stream[c] = gpu_stream_create();
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&s[i]);
+        s[i].again = false;
+    }
+    group_in_any_order(s, comm, stream, &state);
+    group_captured(s, comm, stream[1], &state);
+    group_refused(comm[0], stream[0]);
+    for (int c = 0; c < COMMS; c++) {
+        gpu_stream_destroy(stream[c]);
+        MPI_Comm_free(&comm[c]);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_close(&s[i]);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void add_one(void *in, void *inout, int *n, MPI_Datatype *type)
 {
     (void) in, (void) inout, (void) n, (void) type;
-}
-
-static void expect_error(int rv, int class, const char *words, const char *what)
-{
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int is = MPI_SUCCESS, length;
-    MPI_Error_class(rv, &is);
-    MPI_Error_string(rv, text, &length);
-    if (!say(class == is && NULL != strstr(text, words), what)) {
-        fprintf(stderr, "onstream: class %d, expected %d: %s\n", is, class, text);
-    }
 }
 
 static void refused(void)
@@ -1385,6 +1504,7 @@ int main(int argc, char **argv)
         registered_wrongly();
         mpit_need("coll_gpusym_zero_copy_min", 0);
         nobody_waits(); /* on other communicators all is well */
+        groups(seed);   /* last: the graph's communicators do not give back what they have of the heap */
     }
     mine[0] = passed;
     mine[1] = failed;

@@ -45,12 +45,12 @@ static bool say(bool good, const char *call, const char *what)
 /* ---- what is offered in the component's place ---- */
 
 static struct {
-    int calls, prepares, handle;
+    int calls, checks, prepares, handle;
     size_t bytes;
     void *comm, *stream, *request;
     gpusym_stream_call_t call;
     int array[4][RANKS_MAX]; /* its arrays, which need not be there later */
-    int answer;
+    int answer, check_answer;
     const char *text;
 } seen;
 
@@ -79,6 +79,19 @@ static int fake_call(void *comm, const gpusym_stream_call_t *call, void *stream)
     copy_array(call->rcounts, seen.array[2]);
     copy_array(call->rdispls, seen.array[3]);
     return seen.answer;
+}
+
+/* Of the communicator that is not MPI_COMM_SELF it is the larger one. */
+static uint64_t fake_place(void *comm)
+{
+    return (void *) MPI_COMM_SELF == comm ? 1 : 2;
+}
+
+static int fake_check(void *comm, const gpusym_stream_call_t *call, void *stream)
+{
+    (void) comm, (void) call, (void) stream;
+    seen.checks++;
+    return seen.check_answer;
 }
 
 static int fake_start(void *request, void *stream, void **comm)
@@ -127,6 +140,8 @@ static gpusym_streams_t fake = {.version = GPUSYM_STREAMS_VERSION,
                                 .bytes = sizeof(fake),
                                 .prepare = fake_prepare,
                                 .call = fake_call,
+                                .check = fake_check,
+                                .place = fake_place,
                                 .start = fake_start,
                                 .wait = fake_wait,
                                 .failed = fake_failed,
@@ -488,6 +503,108 @@ static void try_requests(void)
     MPI_Request_free(&request);
 }
 
+/* ---- groups ---- */
+
+/* Not offered: the call's error is the group's. */
+static void try_groups_not_offered(const args_t *a)
+{
+    int rc, end;
+
+    say(is_success(gpusym_group_start()), "group", "start");
+    rc = call_allreduce(a);
+    say(is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, WHAT_TO_DO, a->comm), "group", "a call");
+    end = gpusym_group_end();
+    say(end == rc && 0 == raised.times, "group", "its error again, without a handler");
+}
+
+/* Two calls, the second one on MPI_COMM_SELF, which is the first of all communicators. True: it was queued last. */
+static bool second_is_last(const args_t *a, void *second_stream)
+{
+    args_t b = *a;
+    const int before = seen.calls, checks = seen.checks;
+
+    b.comm = MPI_COMM_SELF;
+    b.stream = second_stream;
+    say(is_success(gpusym_group_start()) && is_success(gpusym_group_start()) && is_success(call_allreduce(a)) &&
+            is_success(gpusym_group_end()) && is_success(call_allreduce(&b)) && before == seen.calls,
+        "group", "two calls");
+    say(is_success(gpusym_group_end()) && before + 2 == seen.calls && checks + 2 == seen.checks, "group", "its end");
+    return seen.comm == (void *) MPI_COMM_SELF && seen.stream == second_stream;
+}
+
+/* Arrays are copied where they count, and not looked at elsewhere. */
+static void try_group_arrays(const args_t *a)
+{
+    int counts[RANKS_MAX], displs[RANKS_MAX];
+    args_t b = *a;
+
+    for (int i = 0; i < ranks; i++) {
+        counts[i] = 10 + i;
+        displs[i] = 100 + i;
+    }
+    b.counts = rank == b.root ? counts : (const int *) (uintptr_t) 8;
+    b.displs = rank == b.root ? displs : (const int *) (uintptr_t) 8;
+    gpusym_group_start();
+    say(is_success(call_gatherv(&b)), "group", "gatherv");
+    memset(counts, -1, sizeof(counts));
+    memset(displs, -1, sizeof(displs));
+    say(is_success(gpusym_group_end()) && GPUSYM_COLL_GATHERV == seen.call.coll, "group", "end of gatherv");
+    for (int i = 0; i < ranks && rank == b.root; i++) {
+        say(10 + i == seen.array[2][i] && 100 + i == seen.array[3][i], "group", "an array");
+    }
+    say(rank == b.root || (NULL == seen.call.rcounts && NULL == seen.call.rdispls), "group", "no array");
+}
+
+static void try_group_errors(const args_t *a)
+{
+    args_t bad = *a;
+    MPI_Request request;
+    int rc, before = seen.calls;
+    char byte;
+
+    bad.op = MPI_OP_NULL;
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)), "group", "a call before a wrong one");
+    rc = call_allreduce(&bad);
+    say(is_error(rc, MPI_ERR_OP, NULL, a->comm), "group", "a wrong call");
+    say(is_success(call_allreduce(a)), "group", "a call behind a wrong one");
+    say(gpusym_group_end() == rc && 0 == raised.times && before == seen.calls, "group", "ends with its first error");
+    seen.check_answer = MPI_ERR_OTHER;
+    seen.text = "a reason";
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)) && is_success(call_allreduce(a)), "group", "calls to be refused");
+    say(is_error(gpusym_group_end(), MPI_ERR_OTHER, "a reason", a->comm) && before == seen.calls, "group", "refused");
+    seen.check_answer = MPI_SUCCESS;
+    seen.answer = MPI_ERR_ARG;
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)) && is_success(call_allreduce(a)), "group", "calls that fail");
+    say(is_error(gpusym_group_end(), MPI_ERR_ARG, "a reason", a->comm) && before + 1 == seen.calls, "group", "failed");
+    seen.answer = MPI_SUCCESS;
+    MPI_Recv_init(&byte, 1, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request);
+    gpusym_group_start();
+    rc = gpusym_start_on_stream(&request, a->stream);
+    say(is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, "gpusym_group_end", MPI_COMM_NULL), "group", "a request");
+    say(gpusym_group_end() == rc && 0 == raised.times, "group", "with a request");
+    MPI_Request_free(&request);
+}
+
+static void try_groups(const args_t *a)
+{
+    static int other_stream;
+
+    say(is_error(gpusym_group_end(), MPI_ERR_OTHER, "gpusym_group_start", MPI_COMM_NULL), "group", "end without start");
+    say(is_success(gpusym_group_start()) && is_success(gpusym_group_end()), "group", "an empty one");
+    if (!offered) {
+        try_groups_not_offered(a);
+        return;
+    }
+    say(second_is_last(a, a->stream), "group", "one stream keeps its order");
+    say(!second_is_last(a, &other_stream), "group", "streams go in the communicators' order");
+    try_group_arrays(a);
+    try_group_errors(a);
+    say(is_success(call_allreduce(a)), "group", "a call behind all groups");
+}
+
 /* Errors of the component: its classes and texts, more of them than there are codes for, and a long one. */
 static void try_texts(const args_t *a)
 {
@@ -689,6 +806,7 @@ static void try_all(void)
     try_memory(good.comm);
     try_requests();
     try_mpix(&good);
+    try_groups(&good);
     try_threads(&good);
     if (offered) {
         try_texts(&good);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Of this layout. A library and a component of different versions do not work together. */
-#define GPUSYM_STREAMS_VERSION 3u
+#define GPUSYM_STREAMS_VERSION 4u
 
 /* A call. Arguments that its collective does not have are 0; of one count and one datatype, they are rcount and
  * rdtype; bcast has its buffer in rbuf. sbuf, and at the root of a scatter rbuf, may be MPI_IN_PLACE. */
@@ -35,6 +35,11 @@ typedef struct gpusym_streams {
     /* Queues a collective on a stream of the device (CUDA: a CUstream). Collective in the sense that all ranks queue
      * the same calls in the same order. Waits for nothing, but the first on a communicator that is not prepared. */
     int (*call)(void *comm, const gpusym_stream_call_t *call, void *stream);
+    /* Whether `call` would queue that, as far as can be told before; queues nothing. Makes the communicator ready, as
+     * `call` does, and waits for its ranks then. */
+    int (*check)(void *comm, const gpusym_stream_call_t *call, void *stream);
+    /* A number by which all ranks of communicators sort these alike. */
+    uint64_t (*place)(void *comm);
     /* The same of a persistent request, which is active then. *comm becomes its communicator, where it is one of the
      * component's. MPI_ERR_REQUEST: it is none, or it is active. */
     int (*start)(void *request, void *stream, void **comm);

@@ -249,7 +249,21 @@ static int take_stream(coll_gpusym_engine_t *e, const char *name, gpusym_gpu_t *
     return GPUSYM_SUCCESS == dev->stream_captured(e->on_stream->stream, captured) ? MPI_SUCCESS : fail_device(e, name);
 }
 
-/* A communicator of one rank: a copy, which may be of nothing, but has its place in the stream's order. */
+/* Whether a handle is a stream of that GPU, and captured. */
+static int look_at_stream(coll_gpusym_engine_t *e, const char *name, gpusym_gpu_t *gpu, void *handle, bool *captured)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_stream_t *stream;
+    if (GPUSYM_SUCCESS != dev->stream_wrap(gpu, handle, &stream)) {
+        return fail_on(e, MPI_ERR_ARG, name, dev->error());
+    }
+    const bool known = GPUSYM_SUCCESS == dev->stream_captured(stream, captured);
+    dev->stream_unwrap(stream);
+    return known ? MPI_SUCCESS : fail_device(e, name);
+}
+
+/* A communicator of one rank: a copy, which may be of nothing, but has its place in the stream's order. queued: NULL
+ * checks only, here and in what follows. */
 static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, void *handle,
                       coll_gpusym_queued_t *queued)
 {
@@ -257,6 +271,7 @@ static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, v
     const char *name = coll_gpusym_mpi_name(b->args->coll);
     coll_gpusym_copy_t copy;
     gpusym_gpu_t *gpu;
+    bool captured;
     int rv;
     if (!coll_gpusym_segments_alone_run(b, &copy, &rv)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, coll_gpusym_reason_doc(COLL_GPUSYM_R_TYPE));
@@ -266,6 +281,9 @@ static int call_alone(coll_gpusym_engine_t *e, const coll_gpusym_buffers_t *b, v
     }
     if (GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &gpu)) {
         return fail_device(e, name);
+    }
+    if (NULL == queued) {
+        return look_at_stream(e, name, gpu, handle, &captured);
     }
     if (NULL == e->on_stream) {
         e->on_stream = coll_gpusym_on_stream_create_alone(gpu);
@@ -319,6 +337,7 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
 {
     const char *name = coll_gpusym_mpi_name(a->coll);
     coll_gpusym_segments_t k = {.args = a, .team = e->team, .where = *coll_gpusym_buffers_where(b)};
+    bool captured;
     int rv = find_failure(e, name);
     if (MPI_SUCCESS != rv) {
         return rv;
@@ -338,6 +357,9 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
     if (0 == k.bytes && k.exact) { /* on all ranks */
         return MPI_SUCCESS;
     }
+    if (NULL == queued) {
+        return look_at_stream(e, name, e->team->host.gpu, handle, &captured);
+    }
     rv = take_stream(e, name, e->team->host.gpu, handle, &queued->captured);
     if (MPI_SUCCESS != rv) {
         return rv;
@@ -353,21 +375,15 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
 static int prepare_late(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const coll_gpusym_buffers_t *b,
                         void *handle)
 {
-    const gpusym_device_t *dev = gpusym_current.dev;
     const char *name = coll_gpusym_mpi_name(a->coll);
-    gpusym_stream_t *stream;
     gpusym_gpu_t *gpu;
     bool captured;
-    if (GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &gpu)) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->gpu_open(coll_gpusym_buffers_where(b), &gpu)) {
         return fail_device(e, name);
     }
-    if (GPUSYM_SUCCESS != dev->stream_wrap(gpu, handle, &stream)) {
-        return fail_on(e, MPI_ERR_ARG, name, dev->error());
-    }
-    const bool known = GPUSYM_SUCCESS == dev->stream_captured(stream, &captured);
-    dev->stream_unwrap(stream);
-    if (!known) {
-        return fail_device(e, name);
+    const int rv = look_at_stream(e, name, gpu, handle, &captured);
+    if (MPI_SUCCESS != rv) {
+        return rv;
     }
     return captured
                ? fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
@@ -389,12 +405,11 @@ static int queue_spared(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, vo
     return MPI_SUCCESS == rv ? call_team(e, a, &b, handle, queued) : rv;
 }
 
-/* Queues a call on the stream of a handle. *queued: what has become of it. */
+/* Queues a call on the stream of a handle, or checks it. *queued: what has become of it. */
 static int queue_call(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void *handle, coll_gpusym_queued_t *queued)
 {
     const gpusym_device_t *dev = gpusym_device_need();
     int mode;
-    *queued = (coll_gpusym_queued_t){.handle = handle};
     if (NULL == dev) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, coll_gpusym_mpi_name(a->coll), "there is no GPU");
     }
@@ -403,17 +418,17 @@ static int queue_call(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void
     }
     const int rv = queue_spared(e, a, handle, queued);
     dev->capture_restore(mode);
-    if (queued->any) {
+    if (NULL != queued && queued->any) {
         queued->number = e->on_stream->queued;
         queued->gpu = e->on_stream->gpu;
     }
     return rv;
 }
 
-static int call(void *comm, const gpusym_stream_call_t *c, void *stream)
+/* Both of `call` and of `check`. */
+static int take_call(void *comm, const gpusym_stream_call_t *c, void *stream, coll_gpusym_queued_t *queued)
 {
     coll_gpusym_engine_t *e = find_engine(comm);
-    coll_gpusym_queued_t queued;
     coll_gpusym_args_t a;
     if (NULL == e) {
         return MPI_ERR_UNSUPPORTED_OPERATION;
@@ -422,7 +437,23 @@ static int call(void *comm, const gpusym_stream_call_t *c, void *stream)
         return fail_on(e, MPI_ERR_ARG, "a call on a stream", "there is no such collective");
     }
     make_args(c, &a);
-    return queue_call(e, &a, stream, &queued);
+    return queue_call(e, &a, stream, queued);
+}
+
+static int call(void *comm, const gpusym_stream_call_t *c, void *stream)
+{
+    coll_gpusym_queued_t queued = {.handle = stream};
+    return take_call(comm, c, stream, &queued);
+}
+
+static int check(void *comm, const gpusym_stream_call_t *c, void *stream)
+{
+    return take_call(comm, c, stream, NULL);
+}
+
+static uint64_t place(void *comm)
+{
+    return gpusym_comm_context(comm);
 }
 
 /* ---- persistent requests ---- */
@@ -446,7 +477,7 @@ static int start(void *request, void *stream, void **comm)
 {
     static const char what[] = "gpusym_start_on_stream";
     coll_gpusym_request_t *r = find_request(request, what, comm);
-    coll_gpusym_queued_t queued;
+    coll_gpusym_queued_t queued = {.handle = stream};
     if (NULL == r) {
         return MPI_ERR_REQUEST;
     }
@@ -622,6 +653,8 @@ static const gpusym_streams_t streams = {.version = GPUSYM_STREAMS_VERSION,
                                          .bytes = sizeof(gpusym_streams_t),
                                          .prepare = prepare,
                                          .call = call,
+                                         .check = check,
+                                         .place = place,
                                          .start = start,
                                          .wait = wait,
                                          .failed = failed,
