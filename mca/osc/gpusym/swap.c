@@ -71,9 +71,9 @@ static gpusym_exchange_t *get_area(osc_gpusym_window_t *w)
     return w->exchange;
 }
 
-/* What has come of the target's elements and of those given, and what is to become of them. */
+/* What has come of the target's elements and of those given, and what is to become of them; aligned for any type. */
 typedef struct {
-    char in[GPUSYM_EXCHANGE_BUFFERS][GPUSYM_EXCHANGE_MAX];
+    _Alignas(GPUSYM_PACK) char in[GPUSYM_EXCHANGE_BUFFERS][GPUSYM_EXCHANGE_MAX];
     char next[OSC_GPUSYM_SWAP_MAX];
 } values_t;
 
