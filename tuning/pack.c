@@ -39,9 +39,9 @@ bool gpusym_tuning_pack_message(uint64_t bytes)
     return bytes >= MESSAGE_MIN;
 }
 
-bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width)
+bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width, bool by_link)
 {
-    return bytes <= BOX_MAX && (width >= SECTOR ? bytes : bytes / width * SECTOR) <= BOX_MAX;
+    return bytes <= BOX_MAX && (!by_link || width >= SECTOR || bytes / width * SECTOR <= BOX_MAX);
 }
 
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes)

@@ -16,8 +16,8 @@ bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies
  * (tuning/carry.h), by fewer blocks, and sooner. */
 bool gpusym_tuning_pack_message(uint64_t bytes);
 /* Whether so many bytes, in rows of `width`, are copied from box to box: a message by one kernel of the receiver, else
- * the sender packs it; a collective's block by a launch that others share. */
-bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width);
+ * the sender packs it; a collective's block by a launch that others share. by_link: the rows are another GPU's. */
+bool gpusym_tuning_pack_box(uint64_t bytes, uint64_t width, bool by_link);
 /* Longest piece in bytes, a power of two, into which nodes are cut that have `bytes` bytes in all. */
 uint64_t gpusym_tuning_pack_piece(uint64_t nodes, uint64_t bytes);
 /* Threads for a piece of so many bytes on average: a power of two, at most those of a block. */

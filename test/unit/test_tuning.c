@@ -643,10 +643,16 @@ static void packing_can_be_launched(void **state)
         assert_true(gpusym_tuning_pack_by_kernel(2, bytes / 2, 2, true));
         assert_false(gpusym_tuning_pack_by_kernel(1, bytes, 1, true));
         const uint64_t width = 1 + next_random() % 100;
-        assert_true(gpusym_tuning_pack_box(bytes / 2, width) || !gpusym_tuning_pack_box(bytes, width));
-        assert_true(gpusym_tuning_pack_box(bytes, 2 * width) || !gpusym_tuning_pack_box(bytes, width));
+        for (int by_link = 0; by_link < 2; by_link++) {
+            assert_true(gpusym_tuning_pack_box(bytes / 2, width, by_link) ||
+                        !gpusym_tuning_pack_box(bytes, width, by_link));
+            assert_true(gpusym_tuning_pack_box(bytes, 2 * width, by_link) ||
+                        !gpusym_tuning_pack_box(bytes, width, by_link));
+        }
+        assert_true(gpusym_tuning_pack_box(bytes, width, false) || !gpusym_tuning_pack_box(bytes, width, true));
     }
-    assert_true(gpusym_tuning_pack_box(65536, 8));
+    assert_true(gpusym_tuning_pack_box(65536, 8, true));
+    assert_true(gpusym_tuning_pack_box(4u << 20, 8, false) && !gpusym_tuning_pack_box(4u << 20, 8, true));
 }
 
 /* When all processes of a tree have the result, in times of what a message costs its sender and its receiver, of which

@@ -683,9 +683,9 @@ int gpusym_layout_queue_add(gpusym_layout_queue_t *q, const gpusym_layout_t *l, 
     if (0 == l->bytes) {
         return GPUSYM_SUCCESS;
     }
-    if (!gpusym_tuning_pack_box(l->bytes, l->bytes) ||
+    if (!gpusym_tuning_pack_box(l->bytes, l->bytes, false) ||
         (GPUSYM_LAYOUT_RUN != l->kind &&
-         (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_box(l->bytes, box.bytes))) ||
+         (!gpusym_layout_box(l, &box) || !gpusym_tuning_pack_box(l->bytes, box.bytes, false))) ||
         !is_together(q, at, GPUSYM_LAYOUT_RUN == l->kind ? l->bytes : l->span)) {
         return queue_one(q, l, buf, packed);
     }

@@ -523,7 +523,8 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
 {
     const char *at = (const char *) ((uintptr_t) r->base.req_addr + (uintptr_t) r->layout.lo);
     if (GPUSYM_LAYOUT_RUN == r->layout.kind || 0 != __atomic_load_n(&r->peer->piped, __ATOMIC_RELAXED) ||
-        !gpusym_layout_box(&r->layout, box) || !gpusym_tuning_pack_box(r->layout.bytes, box->bytes) ||
+        !gpusym_layout_box(&r->layout, box) ||
+        !gpusym_tuning_pack_box(r->layout.bytes, box->bytes, !pml_gpusym_peer_is_self(r->peer)) ||
         !register_memory(r, r->id, at, o, r->layout.span)) {
         return false;
     }
