@@ -14,12 +14,13 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--many N] [--starts N] [--random CALLS]"
+#define USAGE "[--seed N] [--kinds LIST] [--many N] [--starts N] [--random CALLS] [--multiple]"
 #define COMMS 4
 #define RUNS 128
 #define GO 77 /* tag of the message that lets a rank go on */
@@ -656,7 +657,12 @@ int main(int argc, char **argv)
     int kinds[CHECK_KINDS], n;
     long failed;
 
-    check_init(&argc, &argv, "inflight", MPI_THREAD_SINGLE);
+    bool multiple = false; /* which must be known before MPI has begun */
+    for (int i = 1; i < argc; i++) {
+        multiple = multiple || 0 == strcmp(argv[i], "--multiple");
+    }
+    check_init(&argc, &argv, "inflight", multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    (void) check_flag("--multiple");
     f.seed = check_seed();
     f.many = (int) check_number("--many", 100);
     f.starts = (int) check_number("--starts", 4);

@@ -7,6 +7,8 @@
  *
  * Before, MPI_T is initialized for a single thread, as tools do it: Open MPI then forgets the level that MPI has.
  *
+ *   --alike    nonblocking calls instead, each thread's of one kind, on GPU memory, with pauses: kernels are launched
+ *              early
  *   --tokens   kernels must be launched with the launch token of the process (agree/tokens.h)
  *   --native   only what kernels do: what goes on to Open MPI's own components crashes, stands still or is wrong among
  *              threads in some of its versions, without gpusym too (docs/guide.md, Limits)
@@ -15,14 +17,18 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "mca/common/gpusym/shm/pages.h"
 #include "mca/common/gpusym/trace.h"
 #include "test/mpi/check.h"
+#include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds LIST] [--threads N] [--n CALLS] [--tokens] [--native]"
+#define USAGE "[--seed N] [--kinds LIST] [--threads N] [--n CALLS] [--alike] [--tokens] [--native]"
 #define THREADS_MAX 16
 #define CASES_MAX 512
+#define ALIKE 16384 /* elements of a call */
 
 /* What may be called, prepared before the threads start. */
 typedef struct {
@@ -125,12 +131,66 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void start(worker_t *w, int nthreads, int rank)
+/* The thread's contributions to its calls, of which each has other values, and what must come of them. */
+static void fill_alike(const worker_t *w, size_t call, double *mine, double *sum)
+{
+    const double ranks = w->t.nranks, all = ranks * (ranks + 1) / 2;
+
+    for (size_t i = 0; i < ALIKE; i++) {
+        const double value = (double) ((w->seed + 31 * call + i) % 1000);
+        mine[i] = (w->t.rank + 1) * value;
+        sum[i] = all * value;
+    }
+}
+
+/* So many nonblocking calls like the one before them, by which kernels are launched as soon as they are posted; others
+ * are posted meanwhile by other threads, in another order on every rank. */
+static void *work_alike(void *arg)
+{
+    static const size_t bytes = ALIKE * sizeof(double);
+    worker_t *w = arg;
+    double *mine = malloc(bytes), *sum = malloc(bytes), *found = malloc(bytes);
+    void *in = mem_alloc(MEM_DEVICE, bytes), *out = mem_alloc(MEM_DEVICE, bytes);
+
+    if (NULL == mine || NULL == sum || NULL == found || NULL == in || NULL == out) {
+        fprintf(stderr, "threads: no memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
+    for (size_t i = 0; i < w->calls; i++) {
+        const uint64_t x = ref_mix(w->seed + (uint64_t) w->t.rank + ref_mix(i));
+        MPI_Request request;
+
+        fill_alike(w, i, mine, sum);
+        if (1 == x % 4) { /* the others' calls may have ended: no kernel is launched early beside one in flight */
+            usleep((useconds_t) (x >> 8) % 4000);
+        }
+        mem_write(in, mine, bytes);
+        MPI_Iallreduce(in, out, ALIKE, MPI_DOUBLE, MPI_SUM, w->comm, &request);
+        if (0 == x % 4) {
+            usleep((useconds_t) (x >> 8) % 1000);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        mem_read(found, out, bytes);
+        const bool right = 0 == memcmp(found, sum, bytes);
+        if (!right) {
+            fprintf(stderr, "threads: FAIL on rank %d: thread %d, call %zu: wrong sums\n", w->t.rank, w->number, i);
+        }
+        check_result(&w->t, right);
+    }
+    mem_free(MEM_DEVICE, in);
+    mem_free(MEM_DEVICE, out);
+    free(mine);
+    free(sum);
+    free(found);
+    return NULL;
+}
+
+static void start(worker_t *w, void *(*does)(void *), int nthreads, int rank)
 {
     for (int i = 0; i < nthreads; i++) {
         worker_t *next = &w[(i + rank) % nthreads]; /* another order on every rank */
 
-        if (0 != pthread_create(&next->id, NULL, work, next)) {
+        if (0 != pthread_create(&next->id, NULL, does, next)) {
             fprintf(stderr, "rank %d: pthread_create failed\n", rank);
             MPI_Abort(MPI_COMM_WORLD, 99);
         }
@@ -144,7 +204,7 @@ int main(int argc, char **argv)
     long passed = 0, failed = 0;
     uint64_t seed;
     size_t calls;
-    bool tokens, native;
+    bool alike, tokens, native;
 
     level = check_init(&argc, &argv, "threads", MPI_THREAD_MULTIPLE);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &n);
@@ -161,6 +221,7 @@ int main(int argc, char **argv)
     seed = check_seed();
     nthreads = (int) check_number("--threads", 4);
     calls = check_number("--n", 200);
+    alike = check_flag("--alike");
     tokens = check_flag("--tokens");
     native = check_flag("--native");
     n = check_kinds(kinds);
@@ -184,12 +245,21 @@ int main(int argc, char **argv)
     if (tokens) {
         watch_tokens();
     }
-    start(w, nthreads, rank);
+    if (alike) {
+        (void) mpit_count("allreduce", "early"); /* from here on */
+    }
+    start(w, alike ? work_alike : work, nthreads, rank);
     for (int i = 0; i < nthreads; i++) {
         pthread_join(w[i].id, NULL);
     }
     if (tokens) {
         check_result(&w[0].t, had_tokens(rank));
+    }
+    if (alike) {
+        const unsigned long long early = mpit_count("allreduce", "early");
+        if (0 == rank) {
+            printf("rank 0: %llu launched early\n", early);
+        }
     }
     for (int i = 0; i < nthreads; i++) {
         failed += check_end(&w[i].t);

@@ -25,7 +25,7 @@ void coll_gpusym_early_told(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
 bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns)
 {
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    return !task->blocking && task->alone && !t->host.threads && NULL == task->sizes && 0 != linger_ns &&
+    return !task->blocking && task->alone && NULL == task->sizes && 0 != linger_ns &&
            gpusym_tuning_early_allow(&e->worth) && (t->host.mps || !coll_gpusym_team_crowded(t)) &&
            0 == coll_gpusym_segments_scratch_bytes(task->segments);
 }
