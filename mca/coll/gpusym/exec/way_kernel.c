@@ -156,10 +156,12 @@ static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
     return launch_planned(run);
 }
 
-/* The call may be launched once its processes have no other in flight, where they may have. */
+/* The call may be launched once its processes have no other in flight, where they may have. A kernel that enters needs
+ * no tokens, nor do those of other ranks: all of them go on, or none. */
 static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
 {
-    if (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET)) {
+    if (COLL_GPUSYM_ENTERS == run->launch.resident.how ||
+        (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET))) {
         return launch(run);
     }
     if (!run->is.kernel.has_tokens && !coll_gpusym_launch_has_begun(&run->launch)) {
