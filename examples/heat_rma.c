@@ -145,6 +145,7 @@ static void flush(const jacobi_args_t *a, int64_t step)
             MPI_Fetch_and_op(&none, &seen, MPI_INT64_T, bench_rank, side, MPI_NO_OP, steps);
             MPI_Win_flush(bench_rank, steps);
             if (seen < step) {
+                MPI_Win_sync(fields); /* a neighbour on another host may wait for this rank */
                 sched_yield();
             }
         }

@@ -4,8 +4,8 @@
  * mpirun test: one-sided calls on windows of GPU memory, created, allocated, shared, dynamic, and created with host
  * memory on some ranks: each call, each kind of epoch, all results compared, and errors by their class. With --kill
  * rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To be run below test/outlive.sh then.
- * With --hosts the ranks are on several hosts: calls that move data are refused. With --unshared the ranks do not reach
- * each other's GPU: shared windows have host memory.
+ * With --hosts the ranks are on several hosts, so that no window is shared. With --unshared the ranks do not reach each
+ * other's GPU: shared windows have host memory.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -435,6 +435,125 @@ static void accumulates(const test_t *s)
     MPI_Type_free(&gaps);
 }
 
+/* ---- more than one message carries ---- */
+
+/* Of all elements of a block of `all` ints, those that an irregular type has. */
+static MPI_Datatype irregular(int blocks, bool *has, int all)
+{
+    int *len = malloc((size_t) blocks * sizeof *len), *at = malloc((size_t) blocks * sizeof *at), end = 0;
+    MPI_Datatype type;
+
+    for (int i = 0; i < blocks; i++) {
+        len[i] = 1 + i % 3;
+        at[i] = end;
+        end += len[i] + 1 + i % 2;
+        for (int j = 0; j < len[i] && at[i] + j < all; j++) {
+            has[at[i] + j] = true;
+        }
+    }
+    MPI_Type_indexed(blocks, len, at, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    free(len);
+    free(at);
+    return type;
+}
+
+static bool are_sums(const int *image, int n, int first, int factor)
+{
+    for (int i = 0; i < n; i++) {
+        if (image[i] != factor * (first + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Put, get and accumulates of elements without gaps, in GPU memory and on the host, and of many runs. */
+static void lengthy(const test_t *given)
+{
+    enum { LONG = 700001, BLOCKS = 2000, RUNS = 8000, PAIRS = 30000 };
+    test_t own = *given, *s = &own;
+    const size_t bytes = LONG * sizeof(int);
+    int *part = mem_alloc(MEM_DEVICE, bytes), *gpu = mem_alloc(MEM_DEVICE, bytes), *image = calloc(1, bytes);
+    int *host = malloc(bytes);
+    bool *has = calloc(RUNS, sizeof *has), right = true;
+    struct {
+        short v;
+        int at;
+    } *pair = calloc(PAIRS, sizeof *pair);
+    const MPI_Datatype runs = irregular(BLOCKS, has, RUNS);
+
+    s->sort = CREATED;
+    mem_write(part, image, bytes);
+    MPI_Win_create(part, (MPI_Aint) bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    for (int i = 0; i < LONG; i++) {
+        host[i] = s->t->rank + i;
+    }
+    mem_write(gpu, host, bytes);
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(gpu, LONG, MPI_INT, s->right, 0, LONG, MPI_INT, s->win), "a long MPI_Put");
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Accumulate(host, LONG, MPI_INT, s->right, 0, LONG, MPI_INT, MPI_SUM, s->win),
+          "a long MPI_Accumulate");
+    check(s, MPI_SUCCESS == MPI_Accumulate(gpu, LONG, MPI_INT, s->right, 0, LONG, MPI_INT, MPI_SUM, s->win),
+          "a long MPI_Accumulate of GPU memory");
+    MPI_Win_fence(0, s->win);
+    mem_read(image, part, bytes);
+    check(s, are_sums(image, LONG, s->left, 3), "long sums");
+    MPI_Win_fence(0, s->win);
+    check(s,
+          MPI_SUCCESS ==
+              MPI_Get_accumulate(gpu, LONG, MPI_INT, image, LONG, MPI_INT, s->right, 0, LONG, MPI_INT, MPI_SUM, s->win),
+          "a long MPI_Get_accumulate");
+    MPI_Win_fence(0, s->win);
+    check(s, are_sums(image, LONG, s->t->rank, 3), "what a long MPI_Get_accumulate has fetched");
+    check(s, MPI_SUCCESS == MPI_Get(gpu, LONG, MPI_INT, s->right, 0, LONG, MPI_INT, s->win), "a long MPI_Get");
+    MPI_Win_fence(0, s->win);
+    mem_read(image, gpu, bytes);
+    check(s, are_sums(image, LONG, s->t->rank, 4), "what a long MPI_Get has got");
+    /* Of many runs: added once more, and got. */
+    check(s, MPI_SUCCESS == MPI_Accumulate(host, 1, runs, s->right, 0, 1, runs, MPI_SUM, s->win),
+          "MPI_Accumulate to many runs");
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Get(gpu, 1, runs, s->right, 0, 1, runs, s->win), "MPI_Get of many runs");
+    MPI_Win_fence(0, s->win);
+    mem_read(image, part, bytes);
+    mem_read(host, gpu, bytes);
+    for (int i = 0; i < RUNS; i++) {
+        right = right && image[i] == (has[i] ? 5 : 4) * (s->left + i);
+        right = right && host[i] == (has[i] ? 5 : 4) * (s->t->rank + i);
+    }
+    check(s, right, "sums in many runs");
+    /* Elements with gaps within. */
+    for (int i = 0; i < PAIRS; i++) {
+        pair[i].v = (short) (0 == i % 2 ? 1 : -1);
+        pair[i].at = i;
+    }
+    memset(image, 0, bytes);
+    mem_write(part, image, bytes);
+    MPI_Win_fence(0, s->win);
+    check(s,
+          MPI_SUCCESS ==
+              MPI_Accumulate(pair, PAIRS, MPI_SHORT_INT, s->right, 0, PAIRS, MPI_SHORT_INT, MPI_MAXLOC, s->win),
+          "MPI_MAXLOC of many pairs");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    mem_read(pair, part, PAIRS * sizeof *pair);
+    right = true;
+    for (int i = 0; i < PAIRS; i++) {
+        right = right && pair[i].v == (0 == i % 2 ? 1 : 0) && pair[i].at == (0 == i % 2 ? i : 0);
+    }
+    check(s, right, "what MPI_MAXLOC has found in many pairs");
+    MPI_Win_free(&s->win);
+    MPI_Type_free((MPI_Datatype[]){runs});
+    mem_free(MEM_DEVICE, part);
+    mem_free(MEM_DEVICE, gpu);
+    free(image);
+    free(host);
+    free(pair);
+    free(has);
+}
+
 /* ---- other windows ---- */
 
 /* The last rank's memory is accessed while it calls MPI_Win_test. */
@@ -756,30 +875,9 @@ static void empty(const test_t *given)
     check(s, MPI_SUCCESS == MPI_Win_free(&s->win), "MPI_Win_free");
 }
 
-static void hosts(const test_t *given)
-{
-    test_t own = *given, *s = &own;
-    int v = 7, flag;
-    MPI_Group all;
-
-    open_window(s, ALLOCATED, NULL, NULL);
-    check(s, MPI_SUCCESS == MPI_Win_fence(0, s->win), "MPI_Win_fence over hosts");
-    expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
-                 "MPI_Put over hosts");
-    expect_class(s, MPI_Fetch_and_op(&v, &flag, MPI_INT, s->right, 0, MPI_SUM, s->win), MPI_ERR_UNSUPPORTED_OPERATION,
-                 "MPI_Fetch_and_op over hosts");
-    MPI_Win_get_group(s->win, &all);
-    expect_class(s, MPI_Win_post(all, 0, s->win), MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Win_post over hosts");
-    MPI_Group_free(&all);
-    check(s, MPI_SUCCESS == MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win), "MPI_Win_fence over hosts");
-    check(s, MPI_SUCCESS == MPI_Win_lock_all(0, s->win) && MPI_SUCCESS == MPI_Win_unlock_all(s->win),
-          "locks over hosts");
-    close_window(s);
-}
-
 /* ---- a rank that dies ---- */
 
-static int died(test_t *s)
+static int died(test_t *s, int last)
 {
     open_window(s, ALLOCATED, NULL, NULL);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
@@ -798,7 +896,7 @@ static int died(test_t *s)
     }
     printf("rank %d: both have ended with an error\n", s->t->rank);
     fflush(stdout);
-    if (0 == s->t->rank) {
+    if (last == s->t->rank) {
         MPI_Abort(MPI_COMM_WORLD, 3); /* rank 1's outlive.sh ends by this alone */
     }
     sleep(30);
@@ -813,17 +911,20 @@ int main(int argc, char **argv)
 
     check_init(&argc, &argv, "rma", MPI_THREAD_SINGLE);
     const bool kills = check_flag("--kill"), over_hosts = check_flag("--hosts");
-    const bool apart = check_flag("--unshared"), plain = !over_hosts && !apart;
+    const bool apart = check_flag("--unshared"), plain = !apart;
     check_arguments_end(USAGE);
     check_start(&t, "rma", MPI_COMM_WORLD);
     s.left = (t.rank + t.nranks - 1) % t.nranks;
     s.right = (t.rank + 1) % t.nranks;
     if (kills) {
-        return died(&s);
+        return died(&s, over_hosts ? t.nranks - 1 : 0);
     }
     s.gpu = mem_alloc(MEM_DEVICE, BYTES);
     s.other = mem_alloc(MEM_DEVICE, BYTES);
     for (int sort = 0; sort < SORTS && plain; sort++) {
+        if (over_hosts && (SHARED == sort || APART == sort)) {
+            continue;
+        }
         open_window(&s, sort, NULL, NULL);
         stage(&s, fences);
         stage(&s, datatypes);
@@ -833,9 +934,7 @@ int main(int argc, char **argv)
         stage(&s, accumulates);
         close_window(&s);
     }
-    if (over_hosts) {
-        stage(&s, hosts);
-    } else if (apart) {
+    if (apart) {
         stage(&s, unshared);
     } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
@@ -844,7 +943,10 @@ int main(int argc, char **argv)
         }
     }
     if (plain) {
-        stage(&s, shared);
+        if (!over_hosts) {
+            stage(&s, shared);
+        }
+        stage(&s, lengthy);
         stage(&s, dynamic);
         stage(&s, no_locks);
         stage(&s, empty);

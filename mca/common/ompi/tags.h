@@ -27,6 +27,12 @@
 /* What the processes tell rank 0 at the end (coll/gpusym/team/totals.c). */
 #define GPUSYM_TAG_TOTALS (GPUSYM_TAG_INTERNAL + 1)
 
+/* What ranks of several hosts request of each other for one-sided calls, and the answers, each with its own tag
+ * (osc/gpusym/message.h). */
+#define GPUSYM_TAG_WINDOW_REQUEST (GPUSYM_TAG_INTERNAL + 2)
+#define GPUSYM_TAG_WINDOW_ANSWER (GPUSYM_TAG_INTERNAL + 3)
+#define GPUSYM_TAG_WINDOW_ANSWERS 4096u
+
 _Static_assert(GPUSYM_TAG_INTERNAL > GPUSYM_TAG_FOLLOW_LAST, "the two ranges do not meet");
 _Static_assert(GPUSYM_TAG_INTERNAL < MCA_COLL_BASE_TAG_NEIGHBOR_END, "Open MPI's collectives have other tags");
 

@@ -5,7 +5,8 @@
  *
  * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
  * them are atomic to each other, and in the order in which a rank calls them. Those of a few bytes are exchanges
- * (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get.
+ * (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get. The owner does it for ranks
+ * of other hosts, with the same lock.
  */
 #include "mca/osc/gpusym/accumulate.h"
 
@@ -16,6 +17,7 @@
 
 #include "mca/osc/gpusym/bounce.h"
 #include "mca/osc/gpusym/combine.h"
+#include "mca/osc/gpusym/remote.h"
 #include "mca/osc/gpusym/swap.h"
 
 /* Bytes of the longest basic type. */
@@ -24,28 +26,26 @@
 /* ---- the lock ---- */
 
 typedef struct {
-    osc_gpusym_words_t *words;
-    uint32_t ticket;
+    const osc_gpusym_window_t *w;
+    uint32_t target, ticket;
 } turn_t;
 
 static bool is_turn(void *arg)
 {
     const turn_t *t = arg;
-    return __atomic_load_n(&t->words->serving, __ATOMIC_ACQUIRE) == t->ticket;
+    return osc_gpusym_is_turn(t->w, t->target, t->ticket);
 }
 
 /* The ranks get it in the order in which they come. After an error nobody gets it any more. */
 static int lock_target(osc_gpusym_window_t *w, int target)
 {
-    turn_t t = {.words = &w->words[target]};
-
-    t.ticket = __atomic_fetch_add(&t.words->ticket, 1, __ATOMIC_RELAXED);
+    turn_t t = {w, (uint32_t) target, osc_gpusym_take_ticket(w, (uint32_t) target)};
     return osc_gpusym_window_wait(w, is_turn, &t);
 }
 
-static void unlock_target(osc_gpusym_window_t *w, int target)
+static void unlock_target(const osc_gpusym_window_t *w, int target)
 {
-    __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
+    osc_gpusym_next_turn(w, (uint32_t) target);
 }
 
 /* ---- of a few bytes ---- */
@@ -118,6 +118,16 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     }
     if (NULL == basic || (stores && basic != osc_gpusym_basic_type(origin->type))) {
         return MPI_ERR_TYPE;
+    }
+    if (!osc_gpusym_is_near(w, target)) {
+        const osc_gpusym_access_t access = {.kind = NULL != result ? OSC_GPUSYM_FETCH : OSC_GPUSYM_COMBINE,
+                                            .target = target,
+                                            .at = &at,
+                                            .from = stores ? &from : NULL,
+                                            .to = NULL != result ? &to : NULL,
+                                            .basic = basic,
+                                            .op = op};
+        return osc_gpusym_remote_access(w, &access);
     }
     rc = lock_target(w, target);
     if (OMPI_SUCCESS != rc) {
@@ -217,6 +227,22 @@ static int compare_and_swap(osc_gpusym_window_t *w, const osc_gpusym_elements_t 
     return OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, result, found) : rc;
 }
 
+/* The owner compares. */
+static int compare_remote(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *at,
+                          const osc_gpusym_elements_t *origin, const osc_gpusym_elements_t *compare,
+                          const osc_gpusym_elements_t *result)
+{
+    char both[2 * BASIC_MAX]; /* new, and old behind it */
+    osc_gpusym_elements_t given = {.buf = both, .own = true};
+    const osc_gpusym_access_t access = {
+        .kind = OSC_GPUSYM_SWAP, .target = target, .at = at, .from = &given, .to = result};
+    int rc = osc_gpusym_gather(w, origin, both);
+
+    gpusym_layout_find(2 * at->layout.bytes, &ompi_mpi_byte.dt, &given.layout);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, compare, both + at->layout.bytes) : rc;
+    return OMPI_SUCCESS == rc ? osc_gpusym_remote_access(w, &access) : rc;
+}
+
 int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *result, struct ompi_datatype_t *type,
                                 int target, ptrdiff_t disp, struct ompi_win_t *win)
 {
@@ -236,6 +262,9 @@ int osc_gpusym_compare_and_swap(const void *origin, const void *compare, void *r
     osc_gpusym_origin(w, origin, 1, type, &new);
     osc_gpusym_origin(w, compare, 1, type, &old);
     osc_gpusym_origin(w, result, 1, type, &found);
+    if (!osc_gpusym_is_near(w, target)) {
+        return compare_remote(w, target, &at, &new, &old, &found);
+    }
     rc = lock_target(w, target);
     if (OMPI_SUCCESS == rc) {
         rc = compare_and_swap(w, &at, &new, &old, &found);

@@ -9,48 +9,17 @@
 
 #include "opal/runtime/opal_progress.h"
 
-#include "mca/osc/gpusym/attach.h"
+#include "mca/osc/gpusym/serve.h"
 
 enum { NONE, READ, WRITE };
 
 /* ---- the owner ---- */
 
-/* The windows that ask. */
+/* The windows that ask, or have messages. */
 static struct {
     pthread_mutex_t lock;
     osc_gpusym_window_t *first;
 } open_windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Where a piece of a request is; NULL: not in this rank's memory. */
-static char *find_piece(osc_gpusym_window_t *w, const osc_gpusym_piece_t *piece)
-{
-    const osc_gpusym_part_t *part = &w->part[w->rank];
-    char *at;
-    bool gpu;
-
-    if (w->dynamic) {
-        return osc_gpusym_attached(w, (int) w->rank, piece->at, piece->bytes, &at, &gpu) ? at : NULL;
-    }
-    return piece->at <= part->bytes && piece->bytes <= part->bytes - piece->at ? part->base + piece->at : NULL;
-}
-
-static int copy_piece(osc_gpusym_window_t *w, char *at, void *data, size_t bytes, bool write)
-{
-    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
-    gpusym_layout_t l;
-    int rc = GPUSYM_SUCCESS;
-
-    gpusym_layout_find(bytes, &ompi_mpi_byte.dt, &l);
-    gpusym_layout_where(w->dev, &l, at, &mem);
-    if (GPUSYM_MEM_DEVICE != mem.kind) {
-        memcpy(write ? at : data, write ? data : at, bytes);
-    } else if (write) {
-        rc = gpusym_layout_unpack(w->dev, w->gpu, &l, at, data, bytes);
-    } else {
-        rc = gpusym_layout_pack(w->dev, w->gpu, &l, data, at, bytes);
-    }
-    return GPUSYM_SUCCESS == rc ? OMPI_SUCCESS : MPI_ERR_OTHER;
-}
 
 static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t request)
 {
@@ -63,8 +32,8 @@ static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t
         if (piece.bytes > OSC_GPUSYM_MAILBOX_BYTES - done) { /* none of ours has written that */
             return MPI_ERR_INTERN;
         }
-        char *at = find_piece(w, &piece);
-        rc = NULL != at ? copy_piece(w, at, box->data + done, piece.bytes, WRITE == request) : MPI_ERR_RMA_RANGE;
+        const osc_gpusym_rows_t row = {piece.at, piece.bytes, 1, piece.bytes};
+        rc = osc_gpusym_own_copy(w, &row, 1, box->data + done, false, WRITE == request);
         done += piece.bytes;
     }
     return rc;
@@ -86,6 +55,7 @@ static int make_progress(void)
             __atomic_store_n(&box->request, NONE, __ATOMIC_RELEASE);
             n++;
         }
+        n += NULL != w->serve ? osc_gpusym_serve(w) : 0;
     }
     pthread_mutex_unlock(&open_windows.lock);
     return n;
@@ -111,7 +81,7 @@ void osc_gpusym_ask_close(osc_gpusym_window_t *w)
 
 int osc_gpusym_ask_open(osc_gpusym_window_t *w)
 {
-    if (!w->asks) {
+    if (!w->asks && NULL == w->serve) {
         return OMPI_SUCCESS;
     }
     pthread_mutex_lock(&open_windows.lock);

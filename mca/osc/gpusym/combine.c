@@ -18,67 +18,26 @@
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/ompi/types.h"
+#include "mca/osc/gpusym/reduce.h"
 
-/* Elements that ompi_op_reduce gets at a time: an int counts them. */
-#define REDUCE_MAX ((size_t) 1 << 28)
 /* Polls of a kernel between two looks whether the GPU reports an error. */
 #define LOOK_POLLS 4096u
 
 /* ---- by the CPU ---- */
 
-/* Packed elements, as an array of their basic type, whose elements may have gaps. */
-typedef struct {
-    gpusym_layout_t layout;
-    void *packed;
-    char *array; /* packed, where the type has no gaps */
-    size_t n;
-} array_t;
-
-static void array_free(array_t *a)
-{
-    if (a->array != a->packed) {
-        free(a->array);
-    }
-    free(a->packed);
-}
-
-static int array_get(osc_gpusym_window_t *w, array_t *a, const osc_gpusym_elements_t *e, ompi_datatype_t *basic)
-{
-    const size_t bytes = e->layout.bytes;
-
-    a->n = bytes / basic->super.size;
-    gpusym_layout_find(a->n, basic, &a->layout);
-    a->packed = malloc(bytes);
-    a->array =
-        GPUSYM_LAYOUT_RUN == a->layout.kind ? a->packed : calloc(a->n, (size_t) (basic->super.ub - basic->super.lb));
-    int rc = NULL != a->packed && NULL != a->array ? osc_gpusym_gather(w, e, a->packed) : MPI_ERR_NO_MEM;
-    if (OMPI_SUCCESS == rc && a->array != a->packed) {
-        (void) gpusym_layout_scatter(&a->layout, a->array, a->packed, bytes);
-    }
-    return rc;
-}
-
 /* target = origin op target, by the CPU. */
 static int combine_by_cpu(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target,
                           const osc_gpusym_elements_t *origin, ompi_datatype_t *basic, struct ompi_op_t *op)
 {
-    array_t in = {.packed = NULL}, inout = {.packed = NULL};
-    const size_t extent = (size_t) (basic->super.ub - basic->super.lb);
-    int rc = array_get(w, &in, origin, basic);
+    const size_t bytes = target->layout.bytes;
+    char *in = malloc(bytes), *inout = malloc(bytes);
+    int rc = NULL != in && NULL != inout ? osc_gpusym_gather(w, origin, in) : MPI_ERR_NO_MEM;
 
-    rc = OMPI_SUCCESS == rc ? array_get(w, &inout, target, basic) : rc;
-    if (OMPI_SUCCESS == rc) {
-        for (size_t at = 0; at < in.n; at += REDUCE_MAX) {
-            const size_t n = in.n - at < REDUCE_MAX ? in.n - at : REDUCE_MAX;
-            ompi_op_reduce(op, in.array + at * extent, inout.array + at * extent, (int) n, basic);
-        }
-        if (inout.array != inout.packed) {
-            (void) gpusym_layout_gather(&inout.layout, inout.array, inout.packed, target->layout.bytes);
-        }
-        rc = osc_gpusym_scatter(w, target, inout.packed);
-    }
-    array_free(&in);
-    array_free(&inout);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_gather(w, target, inout) : rc;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_reduce(op, basic, in, inout, bytes) : rc;
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_scatter(w, target, inout) : rc;
+    free(in);
+    free(inout);
     return rc;
 }
 

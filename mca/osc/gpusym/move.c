@@ -18,8 +18,8 @@
 
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/gpus.h"
-#include "mca/osc/gpusym/ask.h"
 #include "mca/osc/gpusym/attach.h"
+#include "mca/osc/gpusym/remote.h"
 
 int osc_gpusym_refuse(const char *call, const char *why)
 {
@@ -70,7 +70,7 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
     ptrdiff_t at, first;
 
     if (!w->served) {
-        return osc_gpusym_refuse(call, "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse(call, OSC_GPUSYM_NOT_SERVED);
     }
     osc_gpusym_window_progress(w);
     if (!permitted(w, target)) {
@@ -82,6 +82,12 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
     e->owner = target;
     e->buf = NULL;
     if (0 == e->layout.bytes) {
+        return OMPI_SUCCESS;
+    }
+    if (w->dynamic && !osc_gpusym_is_near(w, target)) { /* its owner knows what is attached */
+        e->far = true;
+        e->gpu = false;
+        e->at = (uint64_t) disp;
         return OMPI_SUCCESS;
     }
     if (w->dynamic) {
@@ -96,52 +102,6 @@ int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrd
     e->at = (uint64_t) at;
     e->buf = e->far ? NULL : part->base + at;
     return OMPI_SUCCESS;
-}
-
-void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
-                       osc_gpusym_elements_t *e)
-{
-    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST};
-    gpusym_gpu_t *gpu;
-
-    gpusym_layout_find(count, type, &e->layout);
-    e->buf = (char *) (uintptr_t) buf;
-    e->far = false;
-    if (0 != e->layout.bytes) {
-        gpusym_layout_where(w->dev, &e->layout, buf, &mem);
-    }
-    e->gpu = GPUSYM_MEM_DEVICE == mem.kind;
-    e->own = !e->gpu || (GPUSYM_SUCCESS == w->dev->gpu_open(&mem, &gpu) && gpu == w->gpu);
-}
-
-int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
-{
-    const gpusym_layout_t *l = &e->layout;
-    return osc_gpusym_class(w->dev, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
-}
-
-int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
-{
-    if (e->far) {
-        return osc_gpusym_ask(w, e->owner, &e->layout, e->at, packed, false);
-    }
-    return e->gpu ? osc_gpusym_pack(w, e, packed)
-                  : osc_gpusym_class(w->dev, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
-}
-
-int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
-{
-    const gpusym_layout_t *l = &e->layout;
-    return osc_gpusym_class(w->dev, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
-}
-
-int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
-{
-    if (e->far) {
-        return osc_gpusym_ask(w, e->owner, &e->layout, e->at, (void *) (uintptr_t) packed, true);
-    }
-    return e->gpu ? osc_gpusym_unpack(w, e, packed)
-                  : osc_gpusym_class(w->dev, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 /* ---- copies under way ---- */
@@ -188,8 +148,9 @@ int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target)
     /* Copies wait for no process: they are waited for even if one has died. */
     while (!copies_ended(&wait)) {
     }
+    const int flushed = osc_gpusym_spans_hosts(w) ? osc_gpusym_remote_flush(w, target) : OMPI_SUCCESS;
     pthread_mutex_lock(&w->lock);
-    const int rc = w->error;
+    const int rc = OMPI_SUCCESS != w->error ? w->error : flushed;
     w->error = OMPI_SUCCESS;
     pthread_mutex_unlock(&w->lock);
     atomic_thread_fence(memory_order_seq_cst);
@@ -275,6 +236,14 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
     }
     if (0 == to->layout.bytes) {
         return OMPI_SUCCESS;
+    }
+    if ((to->far || from->far) && !osc_gpusym_is_near(w, target)) {
+        const osc_gpusym_access_t access = {.kind = to->far ? OSC_GPUSYM_WRITE : OSC_GPUSYM_READ,
+                                            .target = target,
+                                            .at = to->far ? to : from,
+                                            .from = to->far ? from : NULL,
+                                            .to = to->far ? NULL : to};
+        return osc_gpusym_remote_access(w, &access);
     }
     if (to->far || from->far) {
         return move_packed(w, to, from);

@@ -6,19 +6,7 @@
 #ifndef OSC_GPUSYM_MOVE_H
 #define OSC_GPUSYM_MOVE_H
 
-#include "mca/common/ompi/layout.h"
-#include "mca/osc/gpusym/window.h"
-
-/* Elements in memory of this process, or mapped here; or that only their owner reaches. */
-typedef struct {
-    gpusym_layout_t layout;
-    char *buf; /* which the offsets of the layout are from */
-    bool gpu;  /* the CPU must not touch it */
-    bool own;  /* of an origin: it is host memory, or of the GPU by which the window copies */
-    bool far;  /* the owner is asked (ask.h): there is no buf */
-    int owner;
-    uint64_t at; /* of buf, as of osc_gpusym_ask */
-} osc_gpusym_elements_t;
+#include "mca/osc/gpusym/elements.h"
 
 /* The functions of ompi_osc_base_module_t. */
 int osc_gpusym_put(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
@@ -37,16 +25,6 @@ int osc_gpusym_rget(void *origin, gpusym_count_t origin_count, struct ompi_datat
  * MPI_ERR_UNSUPPORTED_OPERATION, with a message: the window is not served. */
 int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
                       struct ompi_datatype_t *type, osc_gpusym_elements_t *e);
-/* The elements of an origin, or a result. */
-void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
-                       osc_gpusym_elements_t *e);
-/* Copy elements to packed host memory, and back. Complete on return. MPI error code. */
-int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
-int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
-/* The same of packed memory of any kind, where the elements or it are GPU memory, and not far. */
-int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
-int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);
-
 /* Copies elements to elements, of which `origin` are the ones that are not the target's. Ends, at the latest, by
  * osc_gpusym_end_copies. MPI error code: MPI_ERR_TRUNCATE: they do not have the same size. */
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
@@ -55,6 +33,8 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
 /* Waits until the copies to and from a target have ended; target -1: all. MPI error code, also of copies that have
  * ended before. */
 int osc_gpusym_end_copies(osc_gpusym_window_t *w, int target);
+/* Why a window is not served. */
+#define OSC_GPUSYM_NOT_SERVED "a rank has no GPU driver, or cannot share memory with those of its host"
 /* Says that a call is not done, once a process. MPI_ERR_UNSUPPORTED_OPERATION. */
 int osc_gpusym_refuse(const char *call, const char *why);
 

@@ -29,6 +29,8 @@
 #include "mca/osc/gpusym/ask.h"
 #include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/move.h"
+#include "mca/osc/gpusym/remote.h"
+#include "mca/osc/gpusym/serve.h"
 #include "mca/osc/gpusym/sync.h"
 #include "mca/osc/gpusym/window.h"
 #include "mca/osc/gpusym/wrap.h"
@@ -86,6 +88,19 @@ static int component_finalize(void)
     return OMPI_SUCCESS;
 }
 
+static void close_messages(osc_gpusym_window_t *w, bool failed)
+{
+    osc_gpusym_serve_close(w, failed);
+    osc_gpusym_remote_close(w, failed);
+}
+
+/* Over several hosts. MPI error code. */
+static int open_messages(osc_gpusym_window_t *w)
+{
+    const int rc = osc_gpusym_remote_open(w);
+    return OMPI_SUCCESS == rc ? osc_gpusym_serve_open(w) : rc;
+}
+
 /* MPI_Win_free. The barrier comes first: peers may use the memory until all ranks have called it. */
 static int window_free(struct ompi_win_t *win)
 {
@@ -94,6 +109,7 @@ static int window_free(struct ompi_win_t *win)
     const int rc = osc_gpusym_window_barrier(w);
 
     osc_gpusym_ask_close(w);
+    close_messages(w, 0 != w->lost || OMPI_SUCCESS != rc);
     osc_gpusym_detach_all(w);
     osc_gpusym_window_destroy(w);
     return OMPI_SUCCESS != rc ? rc : ended;
@@ -264,6 +280,28 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
     return rc;
 }
 
+/* Has progress serve what others request. Over several hosts all ranks have messages, or none has the window. MPI error
+ * code. */
+static int open_window(osc_gpusym_window_t *w, bool apart)
+{
+    bool some = false;
+    int rc = OMPI_SUCCESS;
+
+    if (w->served && apart) {
+        const int opened = open_messages(w);
+        rc = osc_gpusym_any_rank(w->comm, OMPI_SUCCESS != opened, &some);
+        rc = OMPI_SUCCESS == rc && some ? MPI_ERR_NO_MEM : rc;
+        OSC_GPUSYM_VERBOSE("a window has ranks on several hosts, which %s",
+                           OMPI_SUCCESS == rc ? "exchange messages through host memory"
+                                              : "have no memory for messages");
+    }
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_ask_open(w) : rc;
+    if (OMPI_SUCCESS != rc) {
+        close_messages(w, false);
+    }
+    return rc;
+}
+
 /* Makes this rank's part of a window, and joins the others'. *failed, alike on all ranks: some have not the memory that
  * they want; *w is then NULL. MPI error code. */
 static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
@@ -273,6 +311,7 @@ static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, s
     const osc_gpusym_memory_t kind = MPI_WIN_FLAVOR_ALLOCATE != flavor ? OSC_GPUSYM_GIVEN
                                      : requests_gpu(info)              ? OSC_GPUSYM_GPU
                                                                        : OSC_GPUSYM_HOST;
+    bool apart = false;
     int rc;
 
     if (shared) {
@@ -284,11 +323,11 @@ static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, s
     }
     if (OMPI_SUCCESS == rc && !*failed) {
         (*w)->dynamic = dynamic;
-        rc = osc_gpusym_window_join(*w, comm, (uint64_t) disp_unit);
-        *failed = shared && OMPI_SUCCESS == rc && (!(*w)->served || (*w)->asks);
+        rc = osc_gpusym_window_join(*w, comm, (uint64_t) disp_unit, &apart);
+        *failed = shared && OMPI_SUCCESS == rc && (!(*w)->served || (*w)->asks || apart);
     }
     if (OMPI_SUCCESS == rc && !*failed) {
-        rc = osc_gpusym_ask_open(*w);
+        rc = open_window(*w, apart);
     }
     if (OMPI_SUCCESS != rc || *failed) {
         osc_gpusym_window_destroy(*w);

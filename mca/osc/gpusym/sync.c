@@ -3,18 +3,21 @@
  *
  * Synchronisation: see sync.h.
  *
- * The target takes no part in what an origin does: copies end at the origin, visible to all. So a fence ends the own
- * copies and is a barrier, and locks are words of the page.
+ * On one host the target takes no part in what an origin does: copies end at the origin, visible to all. So a fence
+ * ends the own copies and is a barrier, and locks are words of the page. A target on another host answers once all is
+ * done and visible, so that the own copies have ended with its last answer.
  */
 #include "mca/osc/gpusym/sync.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ompi/group/group.h"
 #include "opal/runtime/opal_progress.h"
 
 #include "mca/osc/gpusym/move.h"
+#include "mca/osc/gpusym/remote.h"
 
 /* Whether this rank has a passive access epoch. */
 static bool locks(const osc_gpusym_window_t *w)
@@ -53,11 +56,6 @@ int osc_gpusym_fence(int assertion, struct ompi_win_t *win)
 
 /* ---- post, start, complete, wait ---- */
 
-static uint32_t *word(const osc_gpusym_window_t *w, uint32_t *words, uint32_t target, uint32_t origin)
-{
-    return &words[(size_t) target * w->n + origin];
-}
-
 /* Sets in[], to whether a rank of the window is in the group. MPI error code. */
 static int find_members(const osc_gpusym_window_t *w, ompi_group_t *group, bool *in)
 {
@@ -90,8 +88,8 @@ static bool all_posted(void *arg)
     const osc_gpusym_window_t *w = arg;
 
     for (uint32_t t = 0; t < w->n; t++) {
-        if (w->in_start[t] &&
-            (int32_t) (__atomic_load_n(word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) - w->starts[t]) < 0) {
+        if (w->in_start[t] && (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) -
+                                         w->starts[t]) < 0) {
             return false;
         }
     }
@@ -106,7 +104,7 @@ int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_
 
     (void) assertion;
     if (!w->served) {
-        return osc_gpusym_refuse("MPI_Win_start", "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse("MPI_Win_start", OSC_GPUSYM_NOT_SERVED);
     }
     pthread_mutex_lock(&w->lock);
     if (0 == w->nheld && leave_fence(w)) {
@@ -130,15 +128,18 @@ int osc_gpusym_complete(struct ompi_win_t *win)
     osc_gpusym_window_t *w = osc_gpusym_window(win);
 
     if (!w->served) {
-        return osc_gpusym_refuse("MPI_Win_complete", "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse("MPI_Win_complete", OSC_GPUSYM_NOT_SERVED);
     }
     if (!w->started) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = osc_gpusym_end_copies(w, -1);
+    int rc = osc_gpusym_end_copies(w, -1);
     for (uint32_t t = 0; t < w->n; t++) {
-        if (w->in_start[t]) {
-            __atomic_fetch_add(word(w, w->completed, t, w->rank), 1, __ATOMIC_SEQ_CST);
+        if (w->in_start[t] && !osc_gpusym_is_near(w, (int) t)) {
+            const int told = osc_gpusym_remote_tell(w, (int) t, OSC_GPUSYM_COMPLETE, OSC_GPUSYM_UNLOCKED);
+            rc = OMPI_SUCCESS == rc ? told : rc;
+        } else if (w->in_start[t]) {
+            __atomic_fetch_add(osc_gpusym_word(w, w->completed, t, w->rank), 1, __ATOMIC_SEQ_CST);
         }
     }
     w->started = false;
@@ -151,16 +152,18 @@ int osc_gpusym_post(struct ompi_group_t *group, int assertion, struct ompi_win_t
 
     (void) assertion;
     if (!w->served) {
-        return osc_gpusym_refuse("MPI_Win_post", "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse("MPI_Win_post", OSC_GPUSYM_NOT_SERVED);
     }
     if (w->exposed) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = find_members(w, group, w->in_post);
+    int rc = find_members(w, group, w->in_post);
     for (uint32_t o = 0; OMPI_SUCCESS == rc && o < w->n; o++) {
-        if (w->in_post[o]) {
-            w->waits[o]++;
-            __atomic_fetch_add(word(w, w->posted, w->rank, o), 1, __ATOMIC_SEQ_CST);
+        w->waits[o] += w->in_post[o] ? 1 : 0;
+        if (w->in_post[o] && !osc_gpusym_is_near(w, (int) o)) {
+            rc = osc_gpusym_remote_tell(w, (int) o, OSC_GPUSYM_POST, OSC_GPUSYM_UNLOCKED);
+        } else if (w->in_post[o]) {
+            __atomic_fetch_add(osc_gpusym_word(w, w->posted, w->rank, o), 1, __ATOMIC_SEQ_CST);
         }
     }
     w->exposed = OMPI_SUCCESS == rc;
@@ -173,7 +176,8 @@ static bool all_completed(void *arg)
 
     for (uint32_t o = 0; o < w->n; o++) {
         if (w->in_post[o] &&
-            (int32_t) (__atomic_load_n(word(w, w->completed, w->rank, o), __ATOMIC_ACQUIRE) - w->waits[o]) < 0) {
+            (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->completed, w->rank, o), __ATOMIC_ACQUIRE) - w->waits[o]) <
+                0) {
             return false;
         }
     }
@@ -185,7 +189,7 @@ int osc_gpusym_wait(struct ompi_win_t *win)
     osc_gpusym_window_t *w = osc_gpusym_window(win);
 
     if (!w->served) {
-        return osc_gpusym_refuse("MPI_Win_wait", "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse("MPI_Win_wait", OSC_GPUSYM_NOT_SERVED);
     }
     if (!w->exposed) {
         return MPI_ERR_RMA_SYNC;
@@ -200,7 +204,7 @@ int osc_gpusym_test(struct ompi_win_t *win, int *flag)
     osc_gpusym_window_t *w = osc_gpusym_window(win);
 
     if (!w->served) {
-        return osc_gpusym_refuse("MPI_Win_test", "its ranks are not on one host, or cannot share memory");
+        return osc_gpusym_refuse("MPI_Win_test", OSC_GPUSYM_NOT_SERVED);
     }
     if (!w->exposed) {
         return MPI_ERR_RMA_SYNC;
@@ -224,22 +228,37 @@ typedef struct {
 static bool try_lock(void *arg)
 {
     const try_t *t = arg;
-    uint64_t *lock = &t->w->words[t->target].lock, v = __atomic_load_n(lock, __ATOMIC_RELAXED);
-    const uint64_t next = t->exclusive ? (uint64_t) (t->w->rank + 1) << 32 : v + 1;
-
-    return (t->exclusive ? 0 == v : 0 == v >> 32) &&
-           __atomic_compare_exchange_n(lock, &v, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    return osc_gpusym_try_lock(t->w, t->target, t->w->rank, t->exclusive);
 }
 
-static void release(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
+/* Waits for it. */
+static int get_lock(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
 {
-    uint64_t *lock = &w->words[target].lock;
+    try_t t = {w, target, OSC_GPUSYM_EXCLUSIVE == held};
+    return osc_gpusym_is_near(w, (int) target) ? osc_gpusym_window_wait(w, try_lock, &t)
+                                               : osc_gpusym_remote_lock(w, (int) target, held);
+}
 
-    if (OSC_GPUSYM_EXCLUSIVE == held) {
-        __atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
-    } else if (OSC_GPUSYM_SHARED == held) {
-        __atomic_fetch_sub(lock, 1, __ATOMIC_SEQ_CST);
+/* MPI error code. */
+static int release(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
+{
+    if (osc_gpusym_is_near(w, (int) target)) {
+        osc_gpusym_release(w, target, held);
+        return OMPI_SUCCESS;
     }
+    return OSC_GPUSYM_UNCHECKED == held ? OMPI_SUCCESS
+                                        : osc_gpusym_remote_tell(w, (int) target, OSC_GPUSYM_UNLOCK, held);
+}
+
+/* Another's shared lock is no reason to give up. */
+static bool try_shared(osc_gpusym_window_t *w, uint32_t target)
+{
+    bool got = false;
+
+    while (!got && 0 == __atomic_load_n(&w->words[target].lock, __ATOMIC_RELAXED) >> 32) {
+        got = osc_gpusym_try_lock(w, target, w->rank, false);
+    }
+    return got;
 }
 
 /* All or none: who held some while it waits could keep others from what they need to release the rest. */
@@ -248,20 +267,47 @@ static bool try_all(void *arg)
     osc_gpusym_window_t *w = arg;
 
     for (uint32_t i = 0; i < w->n; i++) {
-        try_t t = {w, i, false};
-        bool got = false;
-        /* Another's shared lock is no reason to give up. */
-        while (!got && 0 == __atomic_load_n(&w->words[i].lock, __ATOMIC_RELAXED) >> 32) {
-            got = try_lock(&t);
-        }
-        if (!got) {
+        if (!try_shared(w, i)) {
             while (i-- > 0) {
-                release(w, i, OSC_GPUSYM_SHARED);
+                osc_gpusym_release(w, i, OSC_GPUSYM_SHARED);
             }
             return false;
         }
     }
     return true;
+}
+
+/* Tries to get the locks of all ranks but one that is held; sets got[n]. Sets *refused to one that is not to be had
+ * now; n: there is none. */
+static int try_others(osc_gpusym_window_t *w, uint32_t held, bool *got, uint32_t *refused)
+{
+    memset(got, 0, w->n * sizeof *got);
+    const int rc = osc_gpusym_remote_try_locks(w, (int) held, got);
+    for (uint32_t i = 0; i < w->n; i++) {
+        got[i] = got[i] || i == held || (osc_gpusym_is_near(w, (int) i) && try_shared(w, i));
+    }
+    for (*refused = 0; *refused < w->n && got[*refused]; (*refused)++) {
+    }
+    return rc;
+}
+
+/* The same over several hosts. It waits for one that was refused, without any other, and tries the others again. */
+static int get_all_apart(osc_gpusym_window_t *w)
+{
+    bool *got = calloc(w->n, sizeof *got);
+    uint32_t held = w->rank, refused = w->n;
+    int rc = NULL != got ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
+
+    do {
+        rc = OMPI_SUCCESS == rc ? get_lock(w, held, OSC_GPUSYM_SHARED) : rc;
+        rc = OMPI_SUCCESS == rc ? try_others(w, held, got, &refused) : rc;
+        for (uint32_t i = 0; OMPI_SUCCESS == rc && refused < w->n && i < w->n; i++) {
+            rc = got[i] ? release(w, i, OSC_GPUSYM_SHARED) : OMPI_SUCCESS;
+        }
+        held = refused;
+    } while (OMPI_SUCCESS == rc && refused < w->n);
+    free(got);
+    return rc;
 }
 
 /* Of a window that is not served, nothing can be locked, nor accessed. */
@@ -273,10 +319,9 @@ static bool checks(const osc_gpusym_window_t *w, int assertion)
 int osc_gpusym_lock(int type, int target, int assertion, struct ompi_win_t *win)
 {
     osc_gpusym_window_t *w = osc_gpusym_window(win);
-    try_t t = {w, (uint32_t) target, MPI_LOCK_EXCLUSIVE == type};
-    const osc_gpusym_held_t held = !checks(w, assertion) ? OSC_GPUSYM_UNCHECKED
-                                   : t.exclusive         ? OSC_GPUSYM_EXCLUSIVE
-                                                         : OSC_GPUSYM_SHARED;
+    const osc_gpusym_held_t held = !checks(w, assertion)        ? OSC_GPUSYM_UNCHECKED
+                                   : MPI_LOCK_EXCLUSIVE == type ? OSC_GPUSYM_EXCLUSIVE
+                                                                : OSC_GPUSYM_SHARED;
     int rc = MPI_ERR_RMA_SYNC;
 
     if (MPI_PROC_NULL == target) {
@@ -292,7 +337,7 @@ int osc_gpusym_lock(int type, int target, int assertion, struct ompi_win_t *win)
     }
     pthread_mutex_unlock(&w->lock);
     if (OMPI_SUCCESS == rc && OSC_GPUSYM_UNCHECKED != held) {
-        rc = osc_gpusym_window_wait(w, try_lock, &t);
+        rc = get_lock(w, (uint32_t) target, held);
         if (OMPI_SUCCESS != rc) {
             pthread_mutex_lock(&w->lock);
             w->held[target] = OSC_GPUSYM_UNLOCKED;
@@ -313,13 +358,12 @@ int osc_gpusym_unlock(int target, struct ompi_win_t *win)
     if (OSC_GPUSYM_UNLOCKED == w->held[target]) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = osc_gpusym_end_copies(w, target);
-    release(w, (uint32_t) target, w->held[target]);
+    const int ended = osc_gpusym_end_copies(w, target), rc = release(w, (uint32_t) target, w->held[target]);
     pthread_mutex_lock(&w->lock);
     w->held[target] = OSC_GPUSYM_UNLOCKED;
     w->nheld--;
     pthread_mutex_unlock(&w->lock);
-    return rc;
+    return OMPI_SUCCESS != ended ? ended : rc;
 }
 
 int osc_gpusym_lock_all(int assertion, struct ompi_win_t *win)
@@ -335,7 +379,7 @@ int osc_gpusym_lock_all(int assertion, struct ompi_win_t *win)
     }
     pthread_mutex_unlock(&w->lock);
     if (OMPI_SUCCESS == rc && OSC_GPUSYM_SHARED == held) {
-        rc = osc_gpusym_window_wait(w, try_all, w);
+        rc = osc_gpusym_spans_hosts(w) ? get_all_apart(w) : osc_gpusym_window_wait(w, try_all, w);
         w->lock_all = OMPI_SUCCESS == rc ? held : OSC_GPUSYM_UNLOCKED;
     }
     return rc;
@@ -348,9 +392,10 @@ int osc_gpusym_unlock_all(struct ompi_win_t *win)
     if (OSC_GPUSYM_UNLOCKED == w->lock_all) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = osc_gpusym_end_copies(w, -1);
+    int rc = osc_gpusym_end_copies(w, -1);
     for (uint32_t i = 0; i < w->n; i++) {
-        release(w, i, w->lock_all);
+        const int released = release(w, i, w->lock_all);
+        rc = OMPI_SUCCESS == rc ? released : rc;
     }
     w->lock_all = OSC_GPUSYM_UNLOCKED;
     return rc;

@@ -12,6 +12,8 @@
 
 #include "ompi/datatype/ompi_datatype.h"
 #include "ompi/op/op.h"
+#include "ompi/request/request.h"
+#include "opal/mca/base/mca_base_var.h"
 #include "opal/runtime/opal_progress.h"
 #include "opal/util/output.h"
 
@@ -25,12 +27,13 @@
 #define HEAD 4096u /* bytes before what follows a segment's head */
 /* Between two looks whether the others live. */
 #define LOOK_NS 2000000u
+/* Progress for ranks of other hosts to be told of a death, by a rank that may then leave MPI. */
+#define TELL_NS 50000000u
 
 /* What a rank tells the others of itself. Plain bytes. */
 typedef struct {
-    gpusym_host_t host;
     gpusym_pages_id_t pages;
-    gpusym_segment_id_t page; /* of rank 0 */
+    gpusym_segment_id_t page; /* of the first rank of a host */
     gpusym_segment_id_t share;
     uint64_t bytes, unit, off;
     uint32_t key;
@@ -187,7 +190,7 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     if (NULL == w) {
         return;
     }
-    if (NULL != w->comm) {
+    if (NULL != w->comm && 0 == w->lost) {
         (void) ompi_comm_free(&w->comm);
     }
     unmap_parts(w);
@@ -198,7 +201,7 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     if (NULL != w->exchange) {
         (void) w->dev->host_free(w->gpu, w->exchange);
     }
-    if (NULL != w->page && 0 == w->rank) {
+    if (NULL != w->page && w->page_owner == w->rank) {
         gpusym_segment_free(&w->page_id, w->page);
     } else if (NULL != w->page) {
         munmap(w->page, w->page_bytes);
@@ -283,7 +286,7 @@ static void offer_part(osc_gpusym_window_t *w, card_t *card)
     card->shared = NULL != w->memory && !w->pooled;
     card->share = w->segment;
     card->valid = GPUSYM_SUCCESS == gpusym_pages_open(&card->pages);
-    if (card->valid && 0 == w->rank) {
+    if (card->valid && w->page_owner == w->rank) {
         w->page_bytes = page_bytes(w->n);
         card->valid =
             GPUSYM_SUCCESS == gpusym_segment_make("gpusym-window", PAGE_MAGIC, w->page_bytes, &w->page_id, &w->page);
@@ -292,7 +295,7 @@ static void offer_part(osc_gpusym_window_t *w, card_t *card)
     }
 }
 
-/* Maps another rank's part, if it can be. */
+/* Maps the part of another rank of this host, if it can be. */
 static void map_part(osc_gpusym_window_t *w, osc_gpusym_part_t *part, const card_t *card)
 {
     void *base;
@@ -336,18 +339,18 @@ static void map_line(osc_gpusym_window_t *w, const card_t *card)
     }
 }
 
-/* Maps page and parts of all. False: this window cannot be served here. */
+/* Maps page and parts of this host's ranks. False: this window cannot be served here. */
 static bool map_all(osc_gpusym_window_t *w, const card_t *card)
 {
     bool ok = true;
 
     for (uint32_t i = 0; ok && i < w->n; i++) {
-        ok = card[i].valid && 0 == memcmp(&card[i].host, &card[w->rank].host, sizeof card[i].host) &&
-             (i == w->rank || GPUSYM_SUCCESS == gpusym_pages_peer(&card[i].pages, &w->part[i].process));
+        ok = card[i].valid && (i == w->rank || !w->part[i].here ||
+                               GPUSYM_SUCCESS == gpusym_pages_peer(&card[i].pages, &w->part[i].process));
     }
-    if (ok && 0 != w->rank) {
+    if (ok && w->page_owner != w->rank) {
         w->page_bytes = page_bytes(w->n);
-        ok = GPUSYM_SUCCESS == gpusym_segment_map(&card[0].page, PAGE_MAGIC, w->page_bytes, &w->page);
+        ok = GPUSYM_SUCCESS == gpusym_segment_map(&card[w->page_owner].page, PAGE_MAGIC, w->page_bytes, &w->page);
         w->page = ok ? w->page : NULL;
     }
     if (ok) {
@@ -360,10 +363,10 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
         if (w->in_line) {
             continue;
         }
-        if (i != w->rank) {
-            map_part(w, &w->part[i], &card[i]);
-        } else {
+        if (i == w->rank) {
             w->part[i].reached = true;
+        } else if (w->part[i].near) {
+            map_part(w, &w->part[i], &card[i]);
         }
     }
     if (ok && w->in_line) {
@@ -372,19 +375,63 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
     return ok;
 }
 
-/* Whether this rank does not reach some memory, or cannot know that it does. */
+/* Whether this rank does not reach some memory of its host, or cannot know that it does. */
 static bool some_unreached(const osc_gpusym_window_t *w)
 {
     bool some = w->dynamic;
 
     for (uint32_t i = 0; i < w->n; i++) {
-        some = some || !w->part[i].reached;
+        some = some || (w->part[i].near && !w->part[i].reached);
     }
     return some;
 }
 
-int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit)
+/* Ranks of a host that are treated as one of their own, at most (coll_gpusym_node_size). 0: all. */
+static uint32_t node_size(void)
 {
+    const int at = mca_base_var_find("ompi", "coll", "gpusym", "node_size");
+    const int *value = NULL;
+
+    return at >= 0 && OPAL_SUCCESS == mca_base_var_get_value(at, &value, NULL, NULL) && NULL != value && *value > 0
+               ? (uint32_t) *value
+               : 0;
+}
+
+/* Finds which ranks are on this one's host, and which one has the page. host[n]: of all. Returns whether all are. */
+static bool find_near(osc_gpusym_window_t *w, const gpusym_host_t *host)
+{
+    const uint32_t size = node_size();
+    uint32_t before = 0, at = 0; /* ranks of the host: below this one; in all so far */
+    bool all = true;
+
+    for (uint32_t i = 0; i < w->rank; i++) {
+        before += 0 == memcmp(&host[i], &host[w->rank], sizeof *host) ? 1 : 0;
+    }
+    w->page_owner = w->n;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const bool same = 0 == memcmp(&host[i], &host[w->rank], sizeof *host);
+        w->part[i].here = same;
+        w->part[i].near = same && (0 == size || at / size == before / size);
+        w->page_owner = w->part[i].near && w->page_owner == w->n ? i : w->page_owner;
+        all = all && w->part[i].near;
+        at += same ? 1 : 0;
+    }
+    return all;
+}
+
+/* Gathers the hosts of all ranks. MPI error code. */
+static int gather_hosts(osc_gpusym_window_t *w, gpusym_host_t *host)
+{
+    gpusym_host_t own;
+
+    (void) gpusym_host_self(&own);
+    return w->comm->c_coll->coll_allgather(&own, sizeof own, &ompi_mpi_byte.dt, host, sizeof own, &ompi_mpi_byte.dt,
+                                           w->comm, w->comm->c_coll->coll_allgather_module);
+}
+
+int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit, bool *apart)
+{
+    gpusym_host_t *host;
     card_t own, *card;
     bool failed = false;
     int rc = ompi_comm_dup(comm, &w->comm);
@@ -396,13 +443,19 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
     w->rank = (uint32_t) ompi_comm_rank(comm);
     w->dev = gpusym_device_for_memory();
     card = calloc(w->n, sizeof *card);
-    rc = osc_gpusym_any_rank(w->comm, !make_arrays(w) || NULL == card, &failed);
-    if (OMPI_SUCCESS != rc || failed) {
+    host = calloc(w->n, sizeof *host);
+    rc = osc_gpusym_any_rank(w->comm, !make_arrays(w) || NULL == card || NULL == host, &failed);
+    rc = OMPI_SUCCESS == rc && failed ? OMPI_ERR_OUT_OF_RESOURCE : rc;
+    rc = OMPI_SUCCESS == rc ? gather_hosts(w, host) : rc;
+    if (OMPI_SUCCESS == rc) {
+        *apart = !find_near(w, host);
+    }
+    free(host);
+    if (OMPI_SUCCESS != rc) {
         free(card);
-        return OMPI_SUCCESS != rc ? rc : OMPI_ERR_OUT_OF_RESOURCE;
+        return rc;
     }
     memset(&own, 0, sizeof own);
-    (void) gpusym_host_self(&own.host);
     own.bytes = w->part[w->rank].bytes;
     own.unit = unit;
     if (NULL != w->dev) {
@@ -421,10 +474,46 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
     return rc;
 }
 
+/* ---- words ---- */
+
+bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive)
+{
+    uint64_t *lock = &w->words[target].lock, v = __atomic_load_n(lock, __ATOMIC_RELAXED);
+    const uint64_t next = exclusive ? (uint64_t) (holder + 1) << 32 : v + 1;
+
+    return (exclusive ? 0 == v : 0 == v >> 32) &&
+           __atomic_compare_exchange_n(lock, &v, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+void osc_gpusym_release(const osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
+{
+    uint64_t *lock = &w->words[target].lock;
+
+    if (OSC_GPUSYM_EXCLUSIVE == held) {
+        __atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
+    } else if (OSC_GPUSYM_SHARED == held) {
+        __atomic_fetch_sub(lock, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+uint32_t osc_gpusym_take_ticket(const osc_gpusym_window_t *w, uint32_t target)
+{
+    return __atomic_fetch_add(&w->words[target].ticket, 1, __ATOMIC_RELAXED);
+}
+
+bool osc_gpusym_is_turn(const osc_gpusym_window_t *w, uint32_t target, uint32_t ticket)
+{
+    return __atomic_load_n(&w->words[target].serving, __ATOMIC_ACQUIRE) == ticket;
+}
+
+void osc_gpusym_next_turn(const osc_gpusym_window_t *w, uint32_t target)
+{
+    __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
+}
+
 /* ---- waiting ---- */
 
-/* Looks whether the others live; says who does not, once a process. */
-static int look(osc_gpusym_window_t *w)
+int osc_gpusym_window_look(osc_gpusym_window_t *w)
 {
     uint32_t dead = __atomic_load_n(w->broken, __ATOMIC_RELAXED);
 
@@ -447,6 +536,17 @@ static int look(osc_gpusym_window_t *w)
     return OMPI_SUCCESS;
 }
 
+/* A wait ends with an error, since a rank has died. */
+static void lose(osc_gpusym_window_t *w)
+{
+    const bool first = NULL != w->remote && 0 == __atomic_exchange_n(&w->lost, 1, __ATOMIC_RELAXED);
+    const uint64_t until = gpusym_now_ns() + TELL_NS;
+
+    while (first && gpusym_now_ns() < until) {
+        opal_progress();
+    }
+}
+
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg)
 {
     uint64_t next = 0;
@@ -459,8 +559,9 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), 
         sched_yield();
         const uint64_t now = gpusym_now_ns();
         if (now >= next) {
-            const int rc = 0 != next ? look(w) : OMPI_SUCCESS;
+            const int rc = 0 != next ? osc_gpusym_window_look(w) : OMPI_SUCCESS;
             if (OMPI_SUCCESS != rc) {
+                lose(w);
                 return true_now(arg) ? OMPI_SUCCESS : rc;
             }
             next = now + LOOK_NS;
@@ -471,7 +572,7 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), 
 
 void osc_gpusym_window_progress(const osc_gpusym_window_t *w)
 {
-    if (w->asks) {
+    if (w->asks || NULL != w->remote) {
         opal_progress();
     }
 }
@@ -489,10 +590,29 @@ static bool all_entered(void *arg)
     return true;
 }
 
+static bool request_ended(void *arg)
+{
+    const struct ompi_request_t *request = arg;
+    return REQUEST_COMPLETE(request);
+}
+
+/* Of ranks of several hosts, by Open MPI. */
+static int barrier_apart(osc_gpusym_window_t *w)
+{
+    struct ompi_request_t *request;
+    int rc = w->comm->c_coll->coll_ibarrier(w->comm, &request, w->comm->c_coll->coll_ibarrier_module);
+
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_window_wait(w, request_ended, request) : rc;
+    return OMPI_SUCCESS == rc ? ompi_request_wait(&request, MPI_STATUS_IGNORE) : rc;
+}
+
 int osc_gpusym_window_barrier(osc_gpusym_window_t *w)
 {
     if (!w->served) {
         return w->comm->c_coll->coll_barrier(w->comm, w->comm->c_coll->coll_barrier_module);
+    }
+    if (NULL != w->remote) {
+        return barrier_apart(w);
     }
     __atomic_fetch_add(&w->words[w->rank].barrier, 1, __ATOMIC_SEQ_CST);
     return osc_gpusym_window_wait(w, all_entered, w);

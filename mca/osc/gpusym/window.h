@@ -3,10 +3,10 @@
  *
  * A window of GPU memory: the parts of its ranks, and the page that its processes share.
  *
- * All processes map the parts of all others when the window is created, where that can be (else: ask.h), and the page,
- * which has the words of locks, barriers and post, start, complete and wait. A process that waits for such a word runs
- * Open MPI's progress, and looks from time to time whether the others live: the death of one ends all waits with
- * MPI_ERR_OTHER, here and in every later call that waits.
+ * All processes of a host map the parts of each other when the window is created, where that can be (else: ask.h), and
+ * a page, which has the words of locks, barriers and post, start, complete and wait. Between hosts messages do what the
+ * page does (message.h). A process that waits runs Open MPI's progress, and looks from time to time whether the others
+ * of its host live: the death of one ends all waits with MPI_ERR_OTHER, here and in every later call that waits.
  */
 #ifndef OSC_GPUSYM_WINDOW_H
 #define OSC_GPUSYM_WINDOW_H
@@ -68,9 +68,11 @@ typedef struct {
     uint64_t unit;          /* displacement unit, in bytes */
     bool gpu;               /* the CPU must not touch it */
     bool reached;           /* base may be used */
+    bool near;              /* it shares the page; else it is reached by messages */
+    bool here;              /* on this host, where its life is watched */
     void *share;            /* another process's segment, mapped here, of share_bytes; NULL: none */
     uint64_t share_bytes;   /* of it */
-    gpusym_peer_t *process; /* NULL: this one */
+    gpusym_peer_t *process; /* NULL: this one, or one of another host */
 } osc_gpusym_part_t;
 
 /* A copy under way, in the list of its window. */
@@ -90,12 +92,12 @@ typedef struct osc_gpusym_window {
     uint32_t n, rank;
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu; /* copies */
-    bool served;       /* false: calls that move data are refused, since the ranks do not share one host */
+    bool served;       /* false: calls that move data are refused, since a rank has no device, or shares no memory */
     bool dynamic;
     bool shared;  /* MPI_Win_shared_query tells of the parts */
     bool in_line; /* the parts follow each other, in memory of rank 0 */
     bool no_locks;
-    bool asks; /* some rank does not reach some memory, so that its owner is asked */
+    bool asks; /* some rank does not reach some memory of its host, so that its owner is asked */
 
     /* This rank's memory. */
     void *memory;   /* allocated here; NULL: none, or the program's */
@@ -106,7 +108,9 @@ typedef struct osc_gpusym_window {
 
     osc_gpusym_part_t *part; /* [n] */
 
-    /* The page. */
+    /* The page of the ranks of a host, made by the first of them. Of other hosts' ranks nothing is used but the words
+     * that are `posted` for a rank of this one. */
+    uint32_t page_owner;
     gpusym_segment_id_t page_id;
     void *page; /* NULL: none */
     uint64_t page_bytes;
@@ -117,7 +121,12 @@ typedef struct osc_gpusym_window {
     osc_gpusym_mailbox_t *mailbox;   /* [n] */
     osc_gpusym_attached_t *attached; /* [n * OSC_GPUSYM_ATTACHED_MAX] */
 
-    struct osc_gpusym_window *next_asked; /* in the list of windows that ask */
+    /* Messages; NULL: the ranks are all of one host. */
+    struct osc_gpusym_remote *remote; /* what this rank requests (remote.h) */
+    struct osc_gpusym_serve *serve;   /* what is requested of it (serve.h) */
+    uint32_t lost;                    /* a wait has ended with an error: messages may be under way for ever. Atomic */
+
+    struct osc_gpusym_window *next_asked; /* in the list of windows that ask, or have messages */
 
     /* Epochs. `lock` guards them, the copies, and what this rank has attached. */
     pthread_mutex_t lock;
@@ -158,9 +167,10 @@ osc_gpusym_window_t *osc_gpusym_window_create(osc_gpusym_memory_t kind, void *gi
  * or one has none; *w is then NULL. MPI error code; *w is NULL too. */
 int osc_gpusym_window_create_shared(ompi_communicator_t *comm, size_t bytes, bool wants, bool apart,
                                     osc_gpusym_window_t **w, bool *failed);
-/* Collective over comm: duplicates it, and maps page and parts of all ranks. MPI error code. Ranks that do not share a
- * host: the window is not served. Ranks that do not reach some part of a shared window: it `asks`. */
-int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit);
+/* Collective over comm: duplicates it, and maps the page and the parts of the ranks of this host. MPI error code. Ranks
+ * that do not reach some part of their host: the window `asks`. Sets *apart, alike on all ranks: they are of several
+ * hosts. */
+int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, uint64_t unit, bool *apart);
 /* Frees all of this rank. Peers may no longer use it. NULL: nothing happens. */
 void osc_gpusym_window_destroy(osc_gpusym_window_t *w);
 
@@ -170,9 +180,25 @@ int osc_gpusym_most(ompi_communicator_t *comm, int mine, int *most);
 /* The same of whether `mine` is true on any rank. */
 int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer);
 
+/* Words of the page. The caller's rank is on the target's host. */
+static inline uint32_t *osc_gpusym_word(const osc_gpusym_window_t *w, uint32_t *words, uint32_t target, uint32_t origin)
+{
+    return &words[(size_t) target * w->n + origin];
+}
+/* The lock of passive epochs: `holder` takes it, if it is to be had now. */
+bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive);
+/* It is held as said; UNCHECKED: nothing happens. */
+void osc_gpusym_release(const osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held);
+/* The lock of accumulates: tickets have their turn in the order in which they are taken, and each must pass it on. */
+uint32_t osc_gpusym_take_ticket(const osc_gpusym_window_t *w, uint32_t target);
+bool osc_gpusym_is_turn(const osc_gpusym_window_t *w, uint32_t target, uint32_t ticket);
+void osc_gpusym_next_turn(const osc_gpusym_window_t *w, uint32_t target);
+
 /* MPI's class for an error of the device, which gets a verbose line. */
 int osc_gpusym_class(const gpusym_device_t *dev, int rc);
 
+/* Looks whether the others live. MPI_ERR_OTHER: one has died, which is said once a process. */
+int osc_gpusym_window_look(osc_gpusym_window_t *w);
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
 /* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
