@@ -8,8 +8,8 @@
  *     --leak heap|resident|mapping|descriptor|device    each round keeps some: the program must fail
  *
  * Judged are memory that the program and gpusym have of the C library, where test/mpi/held.c is loaded, resident
- * memory, mappings, descriptors and memory of the simulated GPU, by the least that rounds of the second third held and
- * rounds of the last one: caches grow in the first.
+ * memory, mappings, descriptors and memory of the simulated GPU: the median of what rounds of the last third held by
+ * that of the second third. Caches grow in the first.
  */
 #ifndef TEST_MPI_SOAK_H
 #define TEST_MPI_SOAK_H
@@ -29,8 +29,8 @@ uint64_t soak_seed(const soak_t *s);
 /* Collective over MPI_COMM_WORLD: a round of so many operations has ended, with so many checks right and wrong at its
  * rank 0. False: that was the last. */
 bool soak_next(soak_t *s, long operations, long passed, long failed);
-/* Collective over MPI_COMM_WORLD. Judges, prints "NAME: N passed, M failed" and, of several rounds, what they held.
- * Returns the failures, alike on every rank; frees s. */
+/* Collective over MPI_COMM_WORLD. Judges, prints "NAME: N passed, M failed" of the checks and, of several rounds, what
+ * they held. Returns the failures, one more where that has grown, alike on every rank; frees s. */
 long soak_end(soak_t *s);
 
 #endif
