@@ -70,6 +70,10 @@ static void check_trace(const trace_t *t)
         MUST(t->call[i].file < t->files);
     }
     for (size_t g = 0; g < t->groups; g++) {
+        const trace_call_t *call = &t->call[t->group[g].first];
+        for (size_t i = 1; i < t->group[g].n; i++) {
+            MUST(call[i].comm_rank > call[i - 1].comm_rank);
+        }
         MUST(t->group[g].n > 0 && t->group[g].first + t->group[g].n <= t->calls);
         MUST(t->group[g].last < t->group[g].n);
         in_groups += t->group[g].n;
