@@ -74,8 +74,12 @@ draw() {
     drawn=${words[RANDOM % ${#words[@]}]}
 }
 
-# tell NAME WHY COMMAND...
+# tell NAME WHY COMMAND...: it is run again without the folder of this run.
 tell() {
+    local again
+    again=" $(printf '%q ' "${@:3}")"
+    # shellcheck disable=SC2001  # a class is meant
+    again=$(sed 's| --mca [a-z_]*_backing_directory [^ ]*||g' <<<"$again")
     failed=$((failed + 1))
     echo "FAIL $1: $2"
     {
@@ -83,8 +87,7 @@ tell() {
         tail -n 40 "$log"
     } | sed 's/^/     | /'
     echo "     again:"
-    echo "     cd $builddir && env $(env | grep -E '^(OMPI_(MCA|ALLOW)|PRTE_|GPUSYM_TEST_)' | sort | tr '\n' ' ')$(
-        printf '%q ' "${@:3}")"
+    echo "     cd $builddir && env $(env | grep -E '^(OMPI_(MCA|ALLOW)|PRTE_|GPUSYM_TEST_)' | sort | tr '\n' ' ')$again"
 }
 
 # The processes of a run, by their environment: those of hosts too.
