@@ -76,3 +76,35 @@ AC_SUBST([GPUSYM_SANITIZER_FLAGS])
 AC_SUBST([GPUSYM_SANITIZER_LIBRARY_FLAGS])
 AC_SUBST([GPUSYM_SANITIZERS])
 ])
+
+dnl The compiler of fuzz harnesses, test/fuzz/: one that has libFuzzer, else the compiler of all the rest, with sanitizers if
+dnl it has them. GPUSYM_FUZZ_CC, GPUSYM_FUZZ_FLAGS, and GPUSYM_FUZZ_COMPILE_FLAGS, of what is no harness.
+AC_DEFUN([GPUSYM_CHECK_FUZZ], [
+AC_MSG_CHECKING([for a compiler with libFuzzer])
+GPUSYM_FUZZ_CC=
+GPUSYM_FUZZER=no
+gpusym_fuzz_sanitizers='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
+echo '#include <stddef.h>
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) { (void) data; return (int) (0 * size); }' >conftest.c
+for gpusym_cc in "$CC" clang clang-21 clang-20 clang-19 clang-18 clang-17 clang-16 clang-15 clang-14; do
+    AS_IF([$gpusym_cc -fsanitize=fuzzer,address,undefined -o conftest$EXEEXT conftest.c >/dev/null 2>&1],
+          [GPUSYM_FUZZ_CC=$gpusym_cc
+           GPUSYM_FUZZER=yes
+           GPUSYM_FUZZ_FLAGS="$gpusym_fuzz_sanitizers -fsanitize=fuzzer"
+           GPUSYM_FUZZ_COMPILE_FLAGS="$gpusym_fuzz_sanitizers -fsanitize=fuzzer-no-link"
+           break])
+done
+AC_MSG_RESULT([${GPUSYM_FUZZ_CC:-none}])
+AS_IF([test -z "$GPUSYM_FUZZ_CC"], [
+    GPUSYM_FUZZ_CC=$CC
+    GPUSYM_FUZZ_FLAGS=
+    echo 'int main(void) { return 0; }' >conftest.c
+    AS_IF([$CC $gpusym_fuzz_sanitizers -o conftest$EXEEXT conftest.c >/dev/null 2>&1],
+          [GPUSYM_FUZZ_FLAGS=$gpusym_fuzz_sanitizers])
+    GPUSYM_FUZZ_COMPILE_FLAGS=$GPUSYM_FUZZ_FLAGS])
+rm -f conftest.c conftest$EXEEXT
+AC_SUBST([GPUSYM_FUZZ_CC])
+AC_SUBST([GPUSYM_FUZZ_FLAGS])
+AC_SUBST([GPUSYM_FUZZ_COMPILE_FLAGS])
+AM_CONDITIONAL([GPUSYM_FUZZER], [test "$GPUSYM_FUZZER" = yes])
+])

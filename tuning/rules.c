@@ -274,12 +274,16 @@ static const uint16_t *find_candidates(const index_t *x, uint64_t bytes, uint32_
 {
     uint32_t low = 0, high = x->n; /* start[low] <= bytes < start[high] */
 
+    *n = 0;
+    if (0 == x->n) {
+        return NULL;
+    }
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         *(x->start[middle] <= bytes ? &low : &high) = middle;
     }
-    *n = 0 != x->n ? x->first[low + 1] - x->first[low] : 0;
-    return x->candidate + (0 != x->n ? x->first[low] : 0);
+    *n = x->first[low + 1] - x->first[low];
+    return x->candidate + x->first[low];
 }
 
 static gpusym_rule_verdict_t judge(const gpusym_rule_t *r, const gpusym_work_t *slot, const gpusym_tuning_call_t *call,

@@ -65,7 +65,7 @@ static void put_arrows(const trace_t *t, const trace_group_t *g)
     for (size_t i = g->first; i < g->first + g->n && g->whole && 0 != last->at.posted; i++) {
         const trace_call_t *c = &t->call[i];
         /* Where it is to be seen: half of a percent of the picture. */
-        if (c == last || 0 == c->at.there || (g->came - c->at.posted) * 200 < to.until - to.from) {
+        if (c == last || 0 == c->at.there || g->came - c->at.posted < (to.until - to.from) / 200) {
             continue;
         }
         const bool down = c->file > last->file;

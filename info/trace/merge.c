@@ -23,7 +23,8 @@ static int by_collective(const void *a, const void *b)
     if (0 != id) {
         return id;
     }
-    return x->seq != y->seq ? (x->seq > y->seq) - (x->seq < y->seq) : x->comm_rank - y->comm_rank;
+    return x->seq != y->seq ? (x->seq > y->seq) - (x->seq < y->seq)
+                            : (x->comm_rank > y->comm_rank) - (x->comm_rank < y->comm_rank);
 }
 
 static int by_time(const void *a, const void *b)
@@ -68,9 +69,12 @@ static void set_gpu_times(trace_t *t, size_t first, size_t end)
     }
     for (size_t i = first; i < end; i++) {
         trace_times_t *at = &t->call[i].at;
-        const bool known = has_gpu_times(&t->call[i]);
-        at->gpu_begin = known ? at->gpu_begin + b.least + (b.most - b.least) / 2 : 0;
-        at->gpu_end = known ? at->gpu_end + b.least + (b.most - b.least) / 2 : 0;
+        const bool told = has_gpu_times(&t->call[i]);
+        const int64_t begin = told ? at->gpu_begin + b.least + (b.most - b.least) / 2 : 0;
+        const int64_t finish = told ? at->gpu_end + b.least + (b.most - b.least) / 2 : 0;
+        const bool known = begin > 0 && begin < TRACE_HOST_MAX && finish > 0 && finish < TRACE_HOST_MAX;
+        at->gpu_begin = known ? begin : 0;
+        at->gpu_end = known ? finish : 0;
     }
 }
 
@@ -134,13 +138,15 @@ static void bound_hosts(const trace_t *t, bounds_t *bounds)
     }
 }
 
+/* By their clocks of the day; 0 where these cannot be right. */
 static int64_t by_day(const trace_t *t, uint32_t host)
 {
     const trace_file_t *f = &t->file[0], *of = f;
     for (uint32_t i = 0; i < t->files; i++) {
         of = host == t->file[i].host_number ? &t->file[i] : of;
     }
-    return (f->realtime[0] - f->monotonic[0]) - (of->realtime[0] - of->monotonic[0]);
+    const int64_t by = (f->realtime[0] - f->monotonic[0]) - (of->realtime[0] - of->monotonic[0]);
+    return by > -TRACE_HOST_MAX && by < TRACE_HOST_MAX ? by : 0;
 }
 
 static void shift(int64_t *time, int64_t by)
@@ -179,14 +185,22 @@ static void set_clocks(trace_t *t)
 
 /* ---- collectives ---- */
 
+/* Calls of two ranks of one communicator, in their order. */
 static bool is_same(const trace_call_t *a, const trace_call_t *b)
 {
-    return '\0' != a->id[0] && 0 == strcmp(a->id, b->id) && a->seq == b->seq;
+    return '\0' != a->id[0] && 0 == strcmp(a->id, b->id) && a->seq == b->seq && a->comm_rank < b->comm_rank;
+}
+
+static void sort(void *from, size_t n, size_t bytes, int (*compare)(const void *, const void *))
+{
+    if (n > 0) { /* else there may be no memory */
+        qsort(from, n, bytes, compare);
+    }
 }
 
 static void group_calls(trace_t *t)
 {
-    qsort(t->call, t->calls, sizeof *t->call, by_collective);
+    sort(t->call, t->calls, sizeof *t->call, by_collective);
     t->group = trace_memory(NULL, t->calls * sizeof *t->group);
     for (size_t i = 0; i < t->calls; i++) {
         if (0 == i || !is_same(&t->call[i - 1], &t->call[i])) {
@@ -218,7 +232,7 @@ static void judge_group(const trace_t *t, trace_group_t *g)
     for (size_t i = g->first; i < g->first + g->n; i++) {
         const trace_call_t *c = &t->call[i];
         const int64_t waited = trace_waited(g, c);
-        g->waited += waited;
+        g->waited += (double) waited;
         g->longest = waited > g->longest ? waited : g->longest;
         returned = c->at.returned > returned ? c->at.returned : returned;
         ended = ended && 0 != c->at.returned && 0 == c->error;
@@ -235,7 +249,7 @@ void trace_merge(trace_t *t)
     for (size_t i = 0; i < t->groups; i++) {
         judge_group(t, &t->group[i]);
     }
-    qsort(t->group, t->groups, sizeof *t->group, by_time);
+    sort(t->group, t->groups, sizeof *t->group, by_time);
     for (size_t i = 0; i < t->calls; i++) {
         const trace_call_t *c = &t->call[i];
         t->begin = 0 == i || c->at.entered < t->begin ? c->at.entered : t->begin;

@@ -130,6 +130,23 @@ static void copy_text(const line_t *line, const char *name, char *to, size_t siz
 #define COPY(line, field, c) copy_text(line, #field, (c)->field, sizeof(c)->field)
 #define TIME(line, field, c) (c)->at.field = number_of(line, #field, 0)
 
+/* Whether all times that a line has are some. */
+static bool has_times(const line_t *line)
+{
+    static const char *const host[] = {"monotonic", "entered", "posted", "there", "launched", "returned"};
+    static const char *const day[] = {"realtime", "gpu_begin", "gpu_end"};
+    bool good = true;
+    for (size_t i = 0; i < sizeof host / sizeof host[0]; i++) {
+        const int64_t time = number_of(line, host[i], 0);
+        good = good && time >= 0 && time < TRACE_HOST_MAX;
+    }
+    for (size_t i = 0; i < sizeof day / sizeof day[0]; i++) {
+        const int64_t time = number_of(line, day[i], 0);
+        good = good && time >= 0 && time < TRACE_DAY_MAX;
+    }
+    return good;
+}
+
 /* ---- what is read ---- */
 
 typedef struct {
@@ -195,7 +212,7 @@ static void take_line(trace_t *t, reader_t *reader, char *text)
 {
     trace_file_t *f = &t->file[t->files - 1];
     line_t line;
-    if (!cut_line(text, &line)) {
+    if (!cut_line(text, &line) || !has_times(&line)) {
         f->bad++; /* of a process that was killed, the last one */
     } else if (NULL != find_word(&line, "coll")) {
         take_call(t, reader, &line);
@@ -215,7 +232,7 @@ static void take_line(trace_t *t, reader_t *reader, char *text)
 static void take_head(trace_file_t *f, char *text)
 {
     line_t line;
-    if (!cut_line(text, &line) || 1 != number_of(&line, "gpusym_trace", 0)) {
+    if (!cut_line(text, &line) || 1 != number_of(&line, "gpusym_trace", 0) || !has_times(&line)) {
         trace_refuse("%s: this is no file that coll_gpusym_trace of this version has written", f->path);
     }
     f->rank = (int) number_of(&line, "rank", -1);
@@ -255,13 +272,13 @@ static int by_rank(const void *a, const void *b)
 
 void trace_read(trace_t *t, char **paths, int n)
 {
-    uint32_t *place = trace_memory(NULL, (size_t) n * sizeof *place);
     *t = (trace_t){.clock_error = -1};
     t->file = trace_memory(NULL, (size_t) n * sizeof *t->file);
     for (int i = 0; i < n; i++) {
         read_file(t, paths[i]);
     }
     /* By rank; calls name the place of their file. */
+    uint32_t *place = trace_memory(NULL, (size_t) n * sizeof *place);
     for (uint32_t i = 0; i < t->files; i++) {
         t->file[i].host_number = i;
     }

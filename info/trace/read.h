@@ -14,6 +14,10 @@
 /* Longest text of a line that is kept. */
 #define TRACE_TEXT 128
 
+/* Times of a file: more of a host's clock, or of the day and of a GPU, are none. Differences of such are in int64_t. */
+#define TRACE_HOST_MAX ((int64_t) 1 << 60)
+#define TRACE_DAY_MAX ((int64_t) 1 << 62)
+
 /* Times of a call. ns of rank 0's host's clock; 0: the call has none. */
 typedef struct {
     int64_t entered, posted, there, launched, gpu_begin, gpu_end, returned;
@@ -60,7 +64,7 @@ typedef struct {
     uint32_t last;   /* the call of the rank that came last, as far as is known */
     int64_t came;    /* when that rank had; 0: not known */
     int64_t moving;  /* from then on until the last rank returned, in ns; 0: not known */
-    int64_t waited;  /* sum over the ranks: from when they had come until then */
+    double waited;   /* ns, sum over the ranks: from when they had come until then */
     int64_t longest; /* of one rank: of that */
 } trace_group_t;
 

@@ -29,9 +29,9 @@ typedef struct {
 
 /* A rank. */
 typedef struct {
-    uint64_t last, of;        /* of so many collectives of several ranks it came last */
-    int64_t waited_for;       /* ns, sum over the other ranks */
-    int64_t waited, in_calls; /* ns */
+    uint64_t last, of;       /* of so many collectives of several ranks it came last */
+    double waited_for;       /* ns, sum over the other ranks */
+    double waited, in_calls; /* ns */
 } rank_t;
 
 const char *trace_mpi_name(const char *coll, char *name, size_t size)
@@ -184,8 +184,8 @@ static void add_ranks(const trace_t *t, rank_t *rank)
         for (size_t i = g->first; i < g->first + g->n; i++) {
             const trace_call_t *c = &t->call[i];
             rank_t *r = &rank[c->file];
-            r->in_calls += 0 != c->at.returned ? c->at.returned - c->at.entered : 0;
-            r->waited += g->whole ? trace_waited(g, c) : 0;
+            r->in_calls += 0 != c->at.returned ? (double) (c->at.returned - c->at.entered) : 0;
+            r->waited += g->whole ? (double) trace_waited(g, c) : 0;
             r->of += g->whole && g->n > 1;
         }
         if (g->whole && g->n > 1) {
@@ -206,14 +206,14 @@ static void print_ranks(const trace_t *t)
         const trace_file_t *f = &t->file[i];
         printf("%-6d %-20s %-34s %8llu %8.0f %% %12.3f %12.3f %14.3f\n", f->rank, f->host,
                '\0' != f->gpu[0] ? f->gpu : "-", (unsigned long long) f->calls,
-               rank[i].of > 0 ? 100.0 * (double) rank[i].last / (double) rank[i].of : 0.0,
-               (double) rank[i].in_calls / 1e6, (double) rank[i].waited / 1e6, (double) rank[i].waited_for / 1e6);
+               rank[i].of > 0 ? 100.0 * (double) rank[i].last / (double) rank[i].of : 0.0, rank[i].in_calls / 1e6,
+               rank[i].waited / 1e6, rank[i].waited_for / 1e6);
         slowest = rank[i].waited_for > rank[slowest].waited_for ? i : slowest;
     }
     if (rank[slowest].last > 0 && rank[slowest].waited_for > 0) {
         printf("\nslowest rank: %d, last in %llu of %llu collectives; the other ranks waited %.3f ms for it\n",
                t->file[slowest].rank, (unsigned long long) rank[slowest].last, (unsigned long long) rank[slowest].of,
-               (double) rank[slowest].waited_for / 1e6);
+               rank[slowest].waited_for / 1e6);
     }
     free(rank);
 }

@@ -11,7 +11,7 @@
  * in flight. All of an epoch comes from the seed and its number: --epoch N runs one of them only. With --threads it
  * runs in so many threads at once, in communicators of their own and then in one that they share. Exits with 77
  * where the MPI library does not give MPI_THREAD_MULTIPLE. --by-address leaves out what Open MPI's own ob1 does
- * not send: data away from the buffer's address, buffered sends.
+ * not send: data away from the buffer's address, buffered sends. --soak: soak.h.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -22,10 +22,11 @@
 
 #include "test/mpi/check.h"
 #include "test/mpi/msg.h"
+#include "test/mpi/soak.h"
 
 #define USAGE                                                                                            \
     "[--seed N] [--kinds LIST] [--rounds N] [--fuzz MESSAGES] [--most BYTES] [--threads N] [--epoch N] " \
-    "[--host-rank N] [--by-address]"
+    "[--host-rank N] [--by-address] " SOAK_USAGE
 #define NAME "p2p_beside"
 #define FAILURES_SHOWN 8
 #define MESSAGES 24 /* of an epoch */
@@ -532,12 +533,34 @@ static void fuzz_threads(int n, uint64_t messages, bool shared)
 
 /* ---- both ---- */
 
+/* The rounds and messages of one seed; returns what failed. */
+static long both(uint64_t seed, uint64_t nrounds, uint64_t messages, int threads)
+{
+    self.seed = seed;
+    check_start(&self.t, NAME, MPI_COMM_WORLD);
+    self.rank = self.t.rank;
+    self.nranks = self.t.nranks;
+    msg_init((size_t) 4 << 20);
+    if (self.nranks > 1) {
+        rounds(nrounds);
+    }
+    if (0 == threads) {
+        fuzz_alone(messages);
+    } else {
+        fuzz_threads(threads, messages / 2, false);
+        fuzz_threads(threads, messages / 2, true);
+    }
+    msg_fini();
+    return check_end(&self.t);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t nrounds, messages;
     int level, threads = 0, size;
     void *attached = malloc(ATTACHED);
-    long failed;
+    soak_t *soak;
+    bool more;
 
     for (int i = 1; i < argc; i++) { /* the level is asked for before options are */
         threads = threads || 0 == strncmp(argv[i], "--threads", 9);
@@ -548,7 +571,7 @@ int main(int argc, char **argv)
         check_fini(0);
         return CHECK_SKIPPED;
     }
-    self.seed = check_seed();
+    soak = soak_begin(NAME, check_seed());
     self.nkinds = check_kinds(self.kinds);
     threads = (int) check_number("--threads", 0);
     nrounds = check_number("--rounds", threads ? 0 : 1000);
@@ -562,26 +585,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "--threads: at most %d\n", THREADS_MOST);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    check_start(&self.t, NAME, MPI_COMM_WORLD);
-    self.rank = self.t.rank;
-    self.nranks = self.t.nranks;
-    msg_init((size_t) 4 << 20);
     MPI_Buffer_attach(attached, (int) ATTACHED);
-
-    if (self.nranks > 1) {
-        rounds(nrounds);
-    }
-    if (0 == threads) {
-        fuzz_alone(messages);
-    } else {
-        fuzz_threads(threads, messages / 2, false);
-        fuzz_threads(threads, messages / 2, true);
-    }
-
+    do {
+        const long failed = both(soak_seed(soak), nrounds, messages, threads);
+        more = soak_next(soak, (long) (nrounds + messages), self.t.passed, failed);
+    } while (more);
     MPI_Buffer_detach(&attached, &size);
     free(attached);
-    msg_fini();
-    failed = check_end(&self.t);
-    check_print(NAME, self.t.passed, self.t.failed);
-    return check_fini(failed);
+    return check_fini(soak_end(soak));
 }

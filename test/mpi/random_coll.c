@@ -7,7 +7,7 @@
  * MPI_Waitany and MPI_Waitall. --threads: so in several threads at the same time, each with communicators of its own.
  * --makes: while calls are in flight, communicators are made of theirs (MPI_Comm_idup, which itself is in flight beside
  * any calls, MPI_Comm_split, MPI_Comm_create_group), used and freed, and MPI_Ibarrier is called. --ran: of collectives
- * with these algorithms alone, which the parameters force: no GPU call of theirs may have had another.
+ * with these algorithms alone, which the parameters force: no GPU call of theirs may have had another. --soak: soak.h.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -17,10 +17,12 @@
 #include "kernels/kernels.h"
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
+#include "test/mpi/soak.h"
 #include "test/mpi/stream.h"
 
-#define USAGE \
-    "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--makes] [--coll NAME] [--ran ALGORITHM,...]"
+#define USAGE                                                                                           \
+    "[--seed N] [--n CALLS] [--max COUNT] [--kinds LIST] [--threads N] [--makes] [--coll NAME] [--ran " \
+    "ALGORITHM,...] " SOAK_USAGE
 #define COMMS 8
 #define COMMS_LIFE 150 /* calls after which other communicators are made */
 #define SLOTS 6        /* calls in flight */
@@ -491,68 +493,84 @@ static void start(worker_t *w, int nthreads, int rank)
     }
 }
 
-int main(int argc, char **argv)
+/* What is asked for, of all rounds. */
+typedef struct {
+    worker_t of; /* each worker begins as this one */
+    int nthreads, rank;
+    const char *ran;
+} wanted_t;
+
+/* The calls of one seed, with everything that they need. Their number that was right; *failed of rank 0's. */
+static long one_round(const wanted_t *wanted, uint64_t seed, long *failed)
 {
     static worker_t w[THREADS_MAX];
-    const char *name, *ran;
-    int kinds[CHECK_KINDS], nkinds, level, rank, nthreads;
-    long passed = 0, failed = 0;
-    uint64_t seed, calls, most;
-    bool makes;
+    long passed = 0;
+
+    *failed = 0;
+    for (int i = 0; i < wanted->nthreads || 0 == i; i++) {
+        w[i] = wanted->of;
+        w[i].s.seed = ref_mix(seed + (uint64_t) i);
+        w[i].own.seed = ref_mix(w[i].s.seed + 1 + (uint64_t) wanted->rank);
+        w[i].store = coll_store_new();
+        MPI_Comm_dup(MPI_COMM_WORLD, &w[i].base);
+        check_start(&w[i].t, "random_coll", w[i].base);
+    }
+    all_ran(&w[0].t, wanted->ran, false);
+    if (wanted->nthreads > 0) {
+        start(w, wanted->nthreads, wanted->rank);
+    } else {
+        work(&w[0]);
+    }
+    all_ran(&w[0].t, wanted->ran, true);
+    for (int i = 0; i < wanted->nthreads || 0 == i; i++) {
+        *failed += check_end(&w[i].t);
+        passed += w[i].t.passed;
+        coll_store_free(w[i].store);
+        MPI_Comm_free(&w[i].base);
+    }
+    return passed;
+}
+
+int main(int argc, char **argv)
+{
+    wanted_t wanted = {.of = {.barrier = MPI_REQUEST_NULL}};
+    const char *name;
+    int kinds[CHECK_KINDS], level;
+    long passed, failed;
+    soak_t *soak;
+    bool more;
 
     level = check_init(&argc, &argv, "random_coll", level_wanted(argc, argv));
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    seed = check_seed();
-    calls = check_number("--n", 2000);
-    most = check_number("--max", 2000);
-    nthreads = (int) check_number("--threads", 0);
+    MPI_Comm_rank(MPI_COMM_WORLD, &wanted.rank);
+    soak = soak_begin("random_coll", check_seed());
+    wanted.of.calls = check_number("--n", 2000);
+    wanted.of.most = check_number("--max", 2000);
+    wanted.nthreads = (int) check_number("--threads", 0);
     name = check_option("--coll");
-    ran = check_option("--ran");
-    makes = check_flag("--makes");
-    nkinds = check_kinds(kinds);
+    wanted.ran = check_option("--ran");
+    wanted.of.makes = check_flag("--makes");
+    wanted.of.kinds = kinds;
+    wanted.of.nkinds = check_kinds(kinds);
     check_arguments_end(USAGE);
-    if (makes && nthreads > 0) { /* Open MPI's threads wait for each other while they agree on communicators' ids */
+    if (wanted.of.makes && wanted.nthreads > 0) { /* Open MPI's threads wait for each other over communicators' ids */
         fprintf(stderr, "random_coll: --makes is for one thread\n");
         MPI_Abort(MPI_COMM_WORLD, 99);
     }
-    if (nthreads > THREADS_MAX || (nthreads > 0 && level < MPI_THREAD_MULTIPLE)) {
-        if (0 == rank) {
+    if (wanted.nthreads > THREADS_MAX || (wanted.nthreads > 0 && level < MPI_THREAD_MULTIPLE)) {
+        if (0 == wanted.rank) {
             printf("random_coll: %d threads at most, and MPI_THREAD_MULTIPLE: skipped\n", THREADS_MAX);
         }
         check_fini(0);
         return CHECK_SKIPPED;
     }
+    if (!leave_out(wanted.of.not, name, wanted.ran)) {
+        fprintf(stderr, "random_coll: there is no such collective\n");
+        MPI_Abort(MPI_COMM_WORLD, 99);
+    }
     ask_library();
-    for (int i = 0; i < nthreads || 0 == i; i++) {
-        w[i] = (worker_t){.s = {.seed = ref_mix(seed + (uint64_t) i)},
-                          .calls = calls,
-                          .most = most,
-                          .makes = makes,
-                          .barrier = MPI_REQUEST_NULL};
-        if (!leave_out(w[i].not, name, ran)) {
-            fprintf(stderr, "random_coll: there is no such collective\n");
-            MPI_Abort(MPI_COMM_WORLD, 99);
-        }
-        w[i].own.seed = ref_mix(w[i].s.seed + 1 + (uint64_t) rank);
-        w[i].kinds = kinds;
-        w[i].nkinds = nkinds;
-        w[i].store = coll_store_new();
-        MPI_Comm_dup(MPI_COMM_WORLD, &w[i].base);
-        check_start(&w[i].t, "random_coll", w[i].base);
-    }
-    all_ran(&w[0].t, ran, false);
-    if (nthreads > 0) {
-        start(w, nthreads, rank);
-    } else {
-        work(&w[0]);
-    }
-    all_ran(&w[0].t, ran, true);
-    for (int i = 0; i < nthreads || 0 == i; i++) {
-        failed += check_end(&w[i].t);
-        passed += w[i].t.passed;
-        coll_store_free(w[i].store);
-        MPI_Comm_free(&w[i].base);
-    }
-    check_print("random_coll", passed, failed);
-    return check_fini(failed);
+    do {
+        passed = one_round(&wanted, soak_seed(soak), &failed);
+        more = soak_next(soak, passed + failed, passed, failed);
+    } while (more);
+    return check_fini(soak_end(soak));
 }

@@ -16,8 +16,9 @@
 #include <string.h>
 
 #include "test/mpi/check.h"
+#include "test/mpi/soak.h"
 
-#define USAGE "[--n ROUNDS] [--seed SEED] [--host]"
+#define USAGE "[--n ROUNDS] [--seed SEED] [--host] " SOAK_USAGE
 #define RANKS 8
 #define CALLS 5  /* of a rank in a round, at most */
 #define SLOT 600 /* elements of 8 bytes */
@@ -466,34 +467,45 @@ static void one_window(test_t *s, int rounds)
     }
 }
 
-int main(int argc, char **argv)
+/* Windows one after the other, with n rounds in all. */
+static void windows(test_t *s, int n)
 {
     enum { LIFE = 20 };
+
+    for (int i = 0; i < s->t->nranks; i++) {
+        s->model[i] = malloc((size_t) 8 * SLOT * SLOTS);
+    }
+    for (int i = 0; i < n; i += LIFE) {
+        one_window(s, n - i < LIFE ? n - i : LIFE);
+        check_collect(s->t);
+    }
+    for (int i = 0; i < s->t->nranks; i++) {
+        free(s->model[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
     check_t t;
     test_t s = {.t = &t};
+    bool more;
 
     check_init(&argc, &argv, "random_rma", MPI_THREAD_SINGLE);
-    s.state = check_seed();
+    soak_t *const soak = soak_begin("random_rma", check_seed());
     const int n = (int) check_number("--n", 200);
     s.nkinds = check_kinds(s.kinds);
     s.host = check_flag("--host");
     check_arguments_end(USAGE);
-    check_start(&t, "random_rma", MPI_COMM_WORLD);
-    if (t.nranks > RANKS) {
-        fprintf(stderr, "at most %d ranks\n", RANKS);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
-    for (int i = 0; i < t.nranks; i++) {
-        s.model[i] = malloc((size_t) 8 * SLOT * SLOTS);
-    }
-    for (int i = 0; i < n; i += LIFE) {
-        one_window(&s, n - i < LIFE ? n - i : LIFE);
-        check_collect(&t);
-    }
-    for (int i = 0; i < t.nranks; i++) {
-        free(s.model[i]);
-    }
-    const long failed = check_end(&t);
-    check_print("random_rma", t.passed, failed);
-    return check_fini(failed);
+    do {
+        s.state = soak_seed(soak);
+        check_start(&t, "random_rma", MPI_COMM_WORLD);
+        if (t.nranks > RANKS) {
+            fprintf(stderr, "at most %d ranks\n", RANKS);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+        windows(&s, n);
+        const long failed = check_end(&t);
+        more = soak_next(soak, t.passed + failed, t.passed, failed);
+    } while (more);
+    return check_fini(soak_end(soak));
 }
