@@ -55,7 +55,7 @@ static bool get_memory(const gpusym_device_t *dev, osc_gpusym_bounce_t *n, struc
     return NULL != n->p;
 }
 
-static void free_bounce(osc_gpusym_bounce_t *n)
+void osc_gpusym_bounce_free(osc_gpusym_bounce_t *n)
 {
     if (n->writes && !ompi_datatype_is_predefined(n->layout.dtype)) {
         OBJ_RELEASE(n->layout.dtype);
@@ -127,7 +127,7 @@ int osc_gpusym_bounce_gpu(osc_gpusym_buffer_t *b, osc_gpusym_use_t use, size_t m
     rc = OMPI_SUCCESS != rc || get_memory(dev, n, basic) ? rc : MPI_ERR_NO_MEM;
     rc = OMPI_SUCCESS == rc && OSC_GPUSYM_READS == use ? copy(dev, n, b->p, false) : rc;
     if (OMPI_SUCCESS != rc) {
-        free_bounce(n);
+        osc_gpusym_bounce_free(n);
         return rc;
     }
     if (OSC_GPUSYM_WRITES == use) {
@@ -143,6 +143,11 @@ int osc_gpusym_bounce_gpu(osc_gpusym_buffer_t *b, osc_gpusym_use_t use, size_t m
     return OMPI_SUCCESS;
 }
 
+int osc_gpusym_bounce_back(const osc_gpusym_bounce_t *n)
+{
+    return n->writes ? copy(gpusym_device_for_memory(), n, n->result, true) : OMPI_SUCCESS;
+}
+
 int osc_gpusym_bounces_end(osc_gpusym_bounce_t *list, bool done)
 {
     int rc = OMPI_SUCCESS;
@@ -150,11 +155,9 @@ int osc_gpusym_bounces_end(osc_gpusym_bounce_t *list, bool done)
     while (NULL != list) {
         osc_gpusym_bounce_t *n = list;
         list = n->next;
-        if (done && n->writes) {
-            const int copied = copy(gpusym_device_for_memory(), n, n->result, true);
-            rc = OMPI_SUCCESS == rc ? copied : rc;
-        }
-        free_bounce(n);
+        const int copied = done ? osc_gpusym_bounce_back(n) : OMPI_SUCCESS;
+        rc = OMPI_SUCCESS == rc ? copied : rc;
+        osc_gpusym_bounce_free(n);
     }
     return rc;
 }

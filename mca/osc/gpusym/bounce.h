@@ -28,7 +28,8 @@ typedef enum {
 /* Host memory that a call uses, in a list. */
 typedef struct osc_gpusym_bounce {
     struct osc_gpusym_bounce *next;
-    int target;           /* of the call; for the list's owner */
+    int target; /* of the call; this and the next for the list's owner */
+    uint64_t number;
     char *p;              /* elements of one basic type, or bytes */
     size_t bytes;         /* of the elements, packed */
     bool pinned;          /* p is of memory/pinned.h, else of malloc */
@@ -56,6 +57,9 @@ static inline int osc_gpusym_bounce(osc_gpusym_buffer_t *b, osc_gpusym_use_t use
     return host ? OMPI_SUCCESS : osc_gpusym_bounce_gpu(b, use, most, typed, list);
 }
 
+/* Its call has ended: copies what that wrote to GPU memory. MPI error code. */
+int osc_gpusym_bounce_back(const osc_gpusym_bounce_t *bounce);
+void osc_gpusym_bounce_free(osc_gpusym_bounce_t *bounce);
 /* Frees a list; `done`: the call has ended, what it wrote is copied to GPU memory first. MPI error code of the copies,
  * all of which are tried. NULL: nothing happens. */
 int osc_gpusym_bounces_end(osc_gpusym_bounce_t *list, bool done);

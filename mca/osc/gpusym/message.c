@@ -58,15 +58,15 @@ int osc_gpusym_message_end(struct ompi_request_t **request)
     return OMPI_SUCCESS == rc ? OMPI_SUCCESS : MPI_ERR_OTHER;
 }
 
-/* By MPI's functions: not all versions of Open MPI export its tables. */
+/* By Open MPI's tables: from 6.0 on MPI's functions are in a library above the one that components use. */
 struct ompi_op_t *osc_gpusym_op_at(int index)
 {
-    struct ompi_op_t *op = PMPI_Op_f2c(index);
+    struct ompi_op_t *op = index >= 0 ? opal_pointer_array_get_item(ompi_op_f_to_c_table, index) : NULL;
     return NULL != op && &ompi_mpi_op_null.op != op && ompi_op_is_intrinsic(op) ? op : NULL;
 }
 
 ompi_datatype_t *osc_gpusym_type_at(int index)
 {
-    ompi_datatype_t *type = PMPI_Type_f2c(index);
+    ompi_datatype_t *type = index >= 0 ? opal_pointer_array_get_item(&ompi_datatype_f_to_c_table, index) : NULL;
     return NULL != type && ompi_datatype_is_predefined(type) && 0 != type->super.size ? type : NULL;
 }

@@ -4,8 +4,9 @@
  * Windows of Open MPI's components: see wrap.h.
  *
  * A call's bounce buffers join the window's list when the component has accepted the call. A call that closes
- * operations takes them from the list before the component's function closes these, since another thread may begin
- * further ones meanwhile, and ends them behind it.
+ * operations ends those behind the component's function that were there before it: another thread may begin further
+ * ones meanwhile. A buffer leaves the list when its data are in GPU memory, so that a thread whose calls another one
+ * has closed does not go on before.
  */
 #include "mca/osc/gpusym/wrap.h"
 
@@ -29,6 +30,7 @@ typedef struct wrap {
     pthread_mutex_t lock;
     osc_gpusym_bounce_t *first; /* of calls that are not closed; guarded by lock */
     uint64_t bytes;             /* of these */
+    uint64_t number;            /* of the last one that joined them */
 } wrap_t;
 
 /* Windows by their address. */
@@ -65,44 +67,46 @@ static void add(wrap_t *w, osc_gpusym_bounce_t *list)
         osc_gpusym_bounce_t *b = list;
         list = b->next;
         b->next = w->first;
+        b->number = ++w->number;
         w->bytes += b->bytes;
         __atomic_store_n(&w->first, b, __ATOMIC_RELAXED);
     }
     gpusym_unlock(&w->lock);
 }
 
-/* Takes the buffers of calls to a target from the list; target -1: of all; MPI_PROC_NULL has none. */
-static osc_gpusym_bounce_t *take(wrap_t *w, int target)
+/* Before a function that closes calls: the last buffer that it may close; 0: there is none. */
+static uint64_t closing(wrap_t *w)
 {
-    osc_gpusym_bounce_t *list = NULL;
+    if (NULL == __atomic_load_n(&w->first, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    gpusym_lock(&w->lock);
+    const uint64_t last = w->number;
+    gpusym_unlock(&w->lock);
+    return last;
+}
 
-    if (NULL == __atomic_load_n(&w->first, __ATOMIC_RELAXED)) {
-        return NULL;
+/* Behind it: the buffers of calls to a target end, unless it has failed; target -1: of all; MPI_PROC_NULL has none. */
+static int closed(wrap_t *w, uint64_t last, int target, int rc)
+{
+    if (OMPI_SUCCESS != rc || 0 == last) {
+        return rc;
     }
     gpusym_lock(&w->lock);
     for (osc_gpusym_bounce_t **at = &w->first; NULL != *at;) {
         osc_gpusym_bounce_t *b = *at;
-        if (-1 != target && target != b->target) {
+        if (b->number > last || (-1 != target && target != b->target)) {
             at = &b->next;
             continue;
         }
-        __atomic_store_n(at, b->next, __ATOMIC_RELAXED);
+        const int copied = osc_gpusym_bounce_back(b);
+        rc = OMPI_SUCCESS == rc ? copied : rc;
         w->bytes -= b->bytes;
-        b->next = list;
-        list = b;
+        __atomic_store_n(at, b->next, __ATOMIC_RELEASE);
+        osc_gpusym_bounce_free(b);
     }
     gpusym_unlock(&w->lock);
-    return list;
-}
-
-/* Behind a function that closes calls: their buffers end, unless it has failed. */
-static int closed(wrap_t *w, osc_gpusym_bounce_t *list, int rc)
-{
-    if (OMPI_SUCCESS != rc) {
-        add(w, list);
-        return rc;
-    }
-    return osc_gpusym_bounces_end(list, true);
+    return rc;
 }
 
 /* Behind a call to a target, of these buffers. */
@@ -123,9 +127,9 @@ static int called(wrap_t *w, struct ompi_win_t *win, osc_gpusym_bounce_t *list, 
     const bool much = w->bytes > BOUNCE_MAX;
     gpusym_unlock(&w->lock);
     if (much) { /* an error says that this epoch cannot be flushed: they stay */
-        osc_gpusym_bounce_t *all = take(w, -1);
+        const uint64_t last = closing(w);
         const int flushed = w->host.osc_flush_all(win);
-        rc = closed(w, all, flushed);
+        rc = closed(w, last, -1, flushed);
         rc = OMPI_SUCCESS != flushed ? OMPI_SUCCESS : rc;
     }
     return rc;
@@ -318,57 +322,57 @@ static int compare_and_swap(const void *origin, const void *compare, void *resul
 static int fence(int assertion, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, -1);
-    return closed(w, list, w->host.osc_fence(assertion, win));
+    const uint64_t last = closing(w);
+    return closed(w, last, -1, w->host.osc_fence(assertion, win));
 }
 
 static int complete(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, -1);
-    return closed(w, list, w->host.osc_complete(win));
+    const uint64_t last = closing(w);
+    return closed(w, last, -1, w->host.osc_complete(win));
 }
 
 static int unlock(int target, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, target);
-    return closed(w, list, w->host.osc_unlock(target, win));
+    const uint64_t last = closing(w);
+    return closed(w, last, target, w->host.osc_unlock(target, win));
 }
 
 static int unlock_all(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, -1);
-    return closed(w, list, w->host.osc_unlock_all(win));
+    const uint64_t last = closing(w);
+    return closed(w, last, -1, w->host.osc_unlock_all(win));
 }
 
 static int flush(int target, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, target);
-    return closed(w, list, w->host.osc_flush(target, win));
+    const uint64_t last = closing(w);
+    return closed(w, last, target, w->host.osc_flush(target, win));
 }
 
 static int flush_all(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, -1);
-    return closed(w, list, w->host.osc_flush_all(win));
+    const uint64_t last = closing(w);
+    return closed(w, last, -1, w->host.osc_flush_all(win));
 }
 
 static int flush_local(int target, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, target);
-    return closed(w, list, w->host.osc_flush_local(target, win));
+    const uint64_t last = closing(w);
+    return closed(w, last, target, w->host.osc_flush_local(target, win));
 }
 
 static int flush_local_all(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
-    osc_gpusym_bounce_t *list = take(w, -1);
-    return closed(w, list, w->host.osc_flush_local_all(win));
+    const uint64_t last = closing(w);
+    return closed(w, last, -1, w->host.osc_flush_local_all(win));
 }
 
 /* ---- windows ---- */
@@ -379,7 +383,9 @@ static int window_free(struct ompi_win_t *win)
     const int rc = w->host.osc_free(win);
 
     if (OMPI_SUCCESS == rc) {
-        (void) osc_gpusym_bounces_end(take(w, -1), false);
+        (void) osc_gpusym_bounces_end(w->first, false);
+        w->first = NULL;
+        w->bytes = 0;
         __atomic_store_n(&w->win, NULL, __ATOMIC_RELEASE);
     }
     return rc;
