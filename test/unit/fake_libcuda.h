@@ -27,6 +27,7 @@ struct CUstream_st {
     CUcontext ctx;
     int priority;
     CUstreamCaptureStatus capture;
+    bool blocking; /* comes behind the legacy stream */
     unsigned ops;
     struct {
         void *dst;
@@ -38,6 +39,10 @@ struct CUstream_st {
         uint32_t number;
         bool wait;
     } op[FAKE_OPS];
+};
+
+struct CUevent_st {
+    bool behind_legacy;
 };
 
 struct CUfunc_st {
@@ -78,21 +83,21 @@ static struct {
     unsigned fail_at;      /* the n-th call from now on fails, 0: none */
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
-    bool busy;         /* streams do not come to an end by themselves */
-    CUresult gone;     /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
-    bool foreign;      /* IPC handles are another process's */
-    bool lies;         /* calls any memory fit for IPC */
-    bool implicit;     /* a blocking stream is being captured: the default stream must not be used */
-    CUstream standard; /* the default streams that a program may use, and we for it; NULL: none */
+    bool busy;     /* streams do not come to an end by themselves */
+    CUresult gone; /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
+    bool foreign;  /* IPC handles are another process's */
+    bool lies;     /* calls any memory fit for IPC */
+    bool implicit; /* another thread captures a blocking stream in global mode: the default stream must not be used */
+    CUstream standard;      /* the default streams that a program may use, and we for it; NULL: none */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
 
     /* What it saw. */
-    const char *failed;                                  /* the call that was made to fail */
-    int legacy_waits;                                    /* for the default stream */
-    unsigned streams, modules, pinned, allocations, ipc; /* live */
-    void *registered;                                    /* by cuMemHostRegister */
-    unsigned handles, reserved;                          /* live, of memory and of addresses */
-    unsigned graphs, execs;                              /* live */
+    const char *failed;                                          /* the call that was made to fail */
+    int legacy_waits;                                            /* for the default stream */
+    unsigned streams, events, modules, pinned, allocations, ipc; /* live */
+    void *registered;                                            /* by cuMemHostRegister */
+    unsigned handles, reserved;                                  /* live, of memory and of addresses */
+    unsigned graphs, execs;                                      /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
     unsigned stale;    /* handles that it was given of a context that is gone: these a real driver follows */
@@ -525,6 +530,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
     if (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS != what || NULL == region || region->ctx != fake_current()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (fake.implicit && CU_STREAM_CAPTURE_MODE_RELAXED != fake_mode) {
+        fake.mistakes++; /* it ends the capture */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     region->synchronous = *(const unsigned *) value;
     return CUDA_SUCCESS;
 }
@@ -893,21 +902,31 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *acces
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     FAKE_CONTEXT();
-    if (CU_STREAM_NON_BLOCKING != flags || NULL == (*stream = fake_hand_out(sizeof(**stream)))) {
+    if (fake.implicit && CU_STREAM_CAPTURE_MODE_RELAXED != fake_mode) {
+        fake.mistakes++; /* it ends the capture */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    if (CU_STREAM_NON_BLOCKING < flags || NULL == (*stream = fake_hand_out(sizeof(**stream)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     (*stream)->ctx = fake_current();
+    (*stream)->blocking = CU_STREAM_DEFAULT == flags;
     (*stream)->priority = priority;
     fake.streams++;
     return CUDA_SUCCESS;
 }
 
+/* Destroys it even if it fails: an error is what earlier work has left. */
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
+    if (CUDA_SUCCESS == fake.gone && NULL != stream && stream->ctx == fake_current()) {
+        fake.streams--;
+        fake_take_back(stream);
+        FAKE_ENTER();
+        return CUDA_SUCCESS;
+    }
     FAKE_STREAM(stream);
-    fake_take_back(stream);
-    fake.streams--;
-    return CUDA_SUCCESS;
+    return CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* A flag that is not there yet: nothing behind it is run. */
@@ -986,6 +1005,38 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
     FAKE_STREAM(stream);
     *status = stream->capture;
     return legacy && fake.implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    FAKE_CONTEXT();
+    if (CU_EVENT_DISABLE_TIMING != flags || NULL == (*event = fake_hand_out(sizeof(**event)))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake.events++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    FAKE_STREAM(stream);
+    event->behind_legacy = stream->blocking;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    FAKE_ENTER();
+    fake.legacy_waits += event->behind_legacy;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+    fake_take_back(event);
+    fake.events--;
+    FAKE_ENTER();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -106,7 +106,8 @@ static int teardown(void **unused)
         fake_regions[i].base = NULL;
     }
     return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.streams ||
-           0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc || 0 != fake.mistakes;
+           0 != fake.events || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc ||
+           0 != fake.mistakes;
 }
 
 static void open_cuda(void)
@@ -257,6 +258,20 @@ static void test_query_marks_memory_synchronous(void **unused)
     assert_null(fake_current());
 }
 
+/* The same while another thread captures a stream. */
+static void test_query_spares_captures(void **unused)
+{
+    (void) unused;
+    open_cuda();
+    fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
+    fake.implicit = true;
+    expect_kind(device->base, GPUSYM_MEM_DEVICE, 1, &fake_other[1]);
+    assert_int_equal(device->synchronous, 1);
+    assert_int_equal(fake.legacy_waits, 1);
+    assert_int_equal(fake.mistakes, 0);
+    assert_int_equal(fake_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 /* Where the user wants it, each question waits for the legacy stream: of the memory's context, or the thread's. */
 static void test_query_waits_for_the_legacy_stream(void **unused)
 {
@@ -288,7 +303,7 @@ static void test_query_waits_for_the_legacy_stream(void **unused)
     assert_int_equal(fake.legacy_waits, waits + 2);
 }
 
-/* A look leaves the memory as it is, and the capture of a stream. */
+/* A look leaves the memory as it is, and waits for nothing. */
 static void test_look_marks_nothing(void **unused)
 {
     gpusym_mem_t mem;
@@ -296,12 +311,11 @@ static void test_look_marks_nothing(void **unused)
     (void) unused;
     open_cuda();
     fake_region_t *device = fake_region_add(64, CU_MEMORYTYPE_DEVICE, false, 1, &fake_other[1]);
-    fake.implicit = true;
     cuda.look(device->base, &mem);
     assert_true(GPUSYM_MEM_DEVICE == mem.kind && 1 == mem.gpu && device->id == mem.id);
     assert_int_equal(device->synchronous, 0);
     assert_int_equal(fake.pushes, 0);
-    fake.implicit = false;
+    assert_int_equal(fake.legacy_waits, 0);
     cuda.query(device->base, &mem);
     assert_int_equal(device->synchronous, 1);
 }
@@ -1611,6 +1625,7 @@ int main(void)
         TEST(test_open_makes_no_context),
         TEST(test_query),
         TEST(test_query_marks_memory_synchronous),
+        TEST(test_query_spares_captures),
         TEST(test_query_waits_for_the_legacy_stream),
         TEST(test_look_marks_nothing),
         TEST(test_range),

@@ -41,7 +41,7 @@ static const gpusym_var_number_t numbers[] = {
     {"wait_legacy_stream", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(wait_legacy_stream), 0, 0, 1, 0, "",
      "NVIDIA GPUs: each MPI call on GPU memory waits for what the program has queued on the legacy default stream. For "
      "programs that call MPI without having waited for their kernels; it costs each call 2 to 4 microseconds, and its "
-     "overlap with those kernels"},
+     "overlap with those kernels. A capture of a stream that is not a non-blocking one does not survive such a call"},
     {"pinned_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(pinned_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
      "Maximum pinned host memory of a process for staging. Beyond it pageable memory is used, which the GPU copies "
      "much more slowly. The suffixes K, M and G are accepted"},

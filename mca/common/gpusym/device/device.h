@@ -95,11 +95,11 @@ typedef struct gpusym_device {
     void (*close)(void);
 
     /* Returns the kind and owner of the memory at p.  Never fails: an unknown pointer is host memory.  About 0.1 us;
-     * with gpusym_cuda_wait_legacy_stream it waits. */
+     * with gpusym_cuda_wait_legacy_stream it waits. At the first question about an allocation it may make the driver
+     * treat that as MPI wants it, and waits for what the legacy stream has: 10 us. That ends no capture of a stream. */
     void (*query)(const void *p, gpusym_mem_t *mem);
 
-    /* The same without any effect on the memory: query() may make the driver treat it as MPI wants it, and wait for
-     * that, which a stream that is being captured does not survive. */
+    /* The same without any effect on the memory, and without a wait. */
     void (*look)(const void *p, gpusym_mem_t *mem);
 
     /* Returns the allocation that contains p, whoever created it.  GPUSYM_ERR_NOT_AVAILABLE: the device knows no

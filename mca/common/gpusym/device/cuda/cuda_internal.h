@@ -65,8 +65,6 @@ int cuda_stream_poll(gpusym_stream_t *stream);
 int cuda_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
 void cuda_stream_unwrap(gpusym_stream_t *stream);
 int cuda_stream_captured(gpusym_stream_t *stream, bool *captured);
-int cuda_capture_spare(int *mode);
-void cuda_capture_restore(int mode);
 int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
 
 /* ---- kernel.c ---- */

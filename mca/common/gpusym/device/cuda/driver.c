@@ -180,3 +180,19 @@ int cuda_driver_start(void)
     }
     return GPUSYM_SUCCESS;
 }
+
+int cuda_capture_spare(int *mode)
+{
+    CUstreamCaptureMode swapped = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    const int rc = CU(-1, cuThreadExchangeStreamCaptureMode, &swapped);
+    *mode = (int) swapped;
+    return rc;
+}
+
+void cuda_capture_restore(int mode)
+{
+    CUstreamCaptureMode swapped = (CUstreamCaptureMode) mode;
+
+    (void) cu.cuThreadExchangeStreamCaptureMode(&swapped);
+}

@@ -75,6 +75,10 @@
     X(cuThreadExchangeStreamCaptureMode)      \
     X(cuStreamSynchronize)                    \
     X(cuStreamBatchMemOp_v2)                  \
+    X(cuEventCreate)                          \
+    X(cuEventRecord)                          \
+    X(cuEventSynchronize)                     \
+    X(cuEventDestroy_v2)                      \
     X(cuModuleLoadData)                       \
     X(cuModuleUnload)                         \
     X(cuModuleGetFunction)                    \
@@ -191,6 +195,10 @@ static inline int cuda_ctx_enter(const gpusym_gpu_t *gpu, bool *pushed)
 
 /* cuda_ctx_enter() to free something, which is gone already where the context is: GPUSYM_ERR_NOT_AVAILABLE. */
 int cuda_ctx_enter_living(const gpusym_gpu_t *gpu, bool *pushed);
+
+/* As of the device table; any thread, with or without a context. */
+int cuda_capture_spare(int *mode);
+void cuda_capture_restore(int mode);
 
 /* Restores the context that was current before cuda_ctx_enter(). */
 static inline void cuda_ctx_leave(bool pushed)

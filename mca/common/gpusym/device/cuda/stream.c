@@ -321,22 +321,6 @@ int cuda_stream_captured(gpusym_stream_t *stream, bool *captured)
     return rc;
 }
 
-int cuda_capture_spare(int *mode)
-{
-    CUstreamCaptureMode swapped = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    const int rc = CU(-1, cuThreadExchangeStreamCaptureMode, &swapped);
-    *mode = (int) swapped;
-    return rc;
-}
-
-void cuda_capture_restore(int mode)
-{
-    CUstreamCaptureMode swapped = (CUstreamCaptureMode) mode;
-
-    (void) cu.cuThreadExchangeStreamCaptureMode(&swapped);
-}
-
 /* ---- flags ---- */
 
 /* Of one call to the driver, which takes them in their order. */

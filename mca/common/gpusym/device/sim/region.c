@@ -224,20 +224,7 @@ void sim_table_clear(void)
 
 /* ---- pointers ---- */
 
-/* The region of a pointer that the program asks about; seen: so that it is marked, as a driver's memory is once, which
- * ends captures. */
-static inline __attribute__((always_inline)) const sim_region_t *region_ask(const void *p, bool seen)
-{
-    sim_region_t *region = table_find(p);
-    const bool own = NULL != region && (SIM_REGION_OWN == region->kind || SIM_REGION_IMPORTED == region->kind);
-    if (seen && own && !__atomic_load_n(&region->seen, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&region->seen, true, __ATOMIC_RELAXED);
-        (void) sim_captures_spoil();
-    }
-    return region;
-}
-
-static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpusym_mem_t *mem, bool seen)
+void sim_query(const void *p, gpusym_mem_t *mem)
 {
     static const gpusym_mem_kind_t kinds[] = {
         [SIM_REGION_OWN] = GPUSYM_MEM_DEVICE,       [SIM_REGION_VMM] = GPUSYM_MEM_DEVICE,
@@ -255,23 +242,13 @@ static inline __attribute__((always_inline)) void pointer_ask(const void *p, gpu
         return;
     }
     pthread_rwlock_rdlock(&table.lock);
-    const sim_region_t *region = region_ask(p, seen);
+    const sim_region_t *region = table_find(p);
     if (NULL != region) {
         mem->kind = kinds[region->kind];
         mem->gpu = 0;
         mem->id = SIM_REGION_OWN == region->kind ? region->number : 0;
     }
     pthread_rwlock_unlock(&table.lock);
-}
-
-void sim_query(const void *p, gpusym_mem_t *mem)
-{
-    pointer_ask(p, mem, true);
-}
-
-void sim_look(const void *p, gpusym_mem_t *mem)
-{
-    pointer_ask(p, mem, false);
 }
 
 /* Under sim_params.host, memory that is not the simulator's is device memory, but in no allocation that is known. */

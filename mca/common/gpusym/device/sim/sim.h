@@ -58,8 +58,8 @@ void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
  * the simulator, and are what stream_wrap() takes. Work of a stream runs in its order, beside that of others. While a
  * stream is captured, what is queued on it, also by launches of the device table, goes to a graph, which runs whenever
  * it is launched. As of a driver's, the graph becomes invalid, by GPUSYM_ERR, where any thread allocates, frees, pins
- * or maps memory meanwhile and not between capture_spare() and capture_restore(), or has query() mark memory, as it
- * does once. Errors: GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM. Thread-safe.
+ * or maps memory meanwhile and not between capture_spare() and capture_restore(). Errors: GPUSYM_ERR_NO_MEMORY,
+ * GPUSYM_ERR_BAD_PARAM. Thread-safe.
  */
 typedef struct gpusym_sim_graph gpusym_sim_graph_t;
 typedef struct gpusym_sim_event gpusym_sim_event_t;

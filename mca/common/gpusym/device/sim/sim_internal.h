@@ -45,8 +45,6 @@ int sim_gpu_alter(const gpusym_gpu_t *gpu);
 /* Counts a stream as being captured, until sim_captures_end(). Returns what sim_capture_check() needs. */
 unsigned sim_captures_begin(void);
 void sim_captures_end(void);
-/* Makes the graphs of all streams that are being captured invalid; false: there are none. */
-bool sim_captures_spoil(void);
 /* GPUSYM_ERR: captures that began then are invalid. */
 int sim_capture_check(unsigned since);
 int sim_capture_spare(int *mode);
@@ -162,7 +160,6 @@ typedef struct sim_region {
     char *alias;     /* the same for the CPU; base for host, registered and managed memory, NULL for multicast */
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
-    bool seen;       /* atomic: query() has */
     bool spoils;     /* of SIM_REGION_IMPORTED: copies from and to it change a byte */
     int fd;          /* memfd of SIM_REGION_OWN, _VMM and _POOL, else -1 */
     sim_shared_id_t id;
@@ -199,7 +196,6 @@ void sim_table_clear(void);
 int sim_reach(const void *p, size_t size, unsigned how, void **at, sim_region_t **pin);
 
 void sim_query(const void *p, gpusym_mem_t *mem);
-void sim_look(const void *p, gpusym_mem_t *mem);
 int sim_mem_range(const void *p, gpusym_range_t *range);
 
 /* ---- memory.c ---- */

@@ -59,7 +59,8 @@ void sim_captures_end(void)
     __atomic_fetch_sub(&captures, 1, __ATOMIC_ACQ_REL);
 }
 
-bool sim_captures_spoil(void)
+/* Makes the graphs of all streams that are being captured invalid; false: there are none. */
+static bool captures_spoil(void)
 {
     const bool any = 0 != __atomic_load_n(&captures, __ATOMIC_ACQUIRE);
     if (any) {
@@ -92,7 +93,7 @@ void sim_capture_restore(int mode)
 int sim_gpu_alter(const gpusym_gpu_t *gpu)
 {
     const int rc = sim_gpu_check(gpu);
-    return GPUSYM_SUCCESS == rc && !spared && sim_captures_spoil()
+    return GPUSYM_SUCCESS == rc && !spared && captures_spoil()
                ? sim_fail(GPUSYM_ERR,
                           "a stream of the process is being captured into a graph, which this makes invalid")
                : rc;
