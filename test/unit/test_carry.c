@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/exec/carry.c and queue.h on the simulated GPU: every way to copy, by sizes,
+ * Unit tests of mca/common/gpusym/exec/carry.c, queue.h and staged.h on the simulated GPU: every way to copy, by sizes,
  * alignments and rows, beside each other, in order, and with what the device cannot do.
  * A seed as the argument repeats a run.
  */
@@ -18,6 +18,7 @@
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/exec/queue.h"
+#include "mca/common/gpusym/exec/staged.h"
 #include "test/unit/clock.h"
 #include "test/unit/random.h"
 #include "tuning/carry.h"
@@ -34,6 +35,8 @@ static char *from, *to; /* of the GPU */
 static unsigned char *sent, *got, *expected;
 static unsigned launches, copies, stays; /* stays: launches of kernels that stay */
 static gpusym_stream_t *launched;        /* the stream of the last kernel */
+static unsigned copy_fails;              /* the n-th copy of a copy engine from now on; 0: none */
+static bool driver_fails;                /* to make up for it */
 
 static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
@@ -47,7 +50,18 @@ static int launch_counted(gpusym_graph_t **graph, gpusym_stream_t *stream, unsig
 static int copy_counted(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
 {
     __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED);
+    if (0 != copy_fails && 0 == --copy_fails) {
+        driver_fails = true;
+        return GPUSYM_ERR;
+    }
     return gpusym_device_sim.copy_async(stream, dst, src, size);
+}
+
+static int copy_at_once(gpusym_gpu_t *on, void *dst, const void *src, size_t size)
+{
+    const bool fails = driver_fails;
+    driver_fails = false;
+    return fails ? GPUSYM_ERR : gpusym_device_sim.copy(on, dst, src, size);
 }
 
 static int setup(void **state)
@@ -57,6 +71,7 @@ static int setup(void **state)
     dev = gpusym_device_sim;
     dev.graph_launch = launch_counted;
     dev.copy_async = copy_counted;
+    dev.copy = copy_at_once;
     launches = copies = stays = 0;
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
@@ -661,6 +676,74 @@ static void two_threads_share_a_copier(void **state)
     assert_true(launches < 4000);
 }
 
+/* ---- staged ---- */
+
+enum { CHUNK = 4096 };
+
+/* One copy between `from` or `to` and ordinary memory. Returns what it returns; *moved: bytes that have come. */
+static int copy_staged(size_t bytes, bool to_host, bool engine, size_t *moved)
+{
+    void *chunks, *seen;
+    char *on_gpu = to_host ? from : to;
+    unsigned char *on_host = to_host ? got : expected;
+    int rc;
+    memset(got, 0xee, bytes + MARGIN);
+    memcpy(expected, sent, bytes);
+    OK(dev.copy(gpu, to, got, bytes + MARGIN));
+    OK(dev.host_alloc(gpu, gpusym_staged_room(bytes, CHUNK), &chunks, &seen));
+    gpusym_staged_t s = {.dev = &dev,
+                         .gpu = gpu,
+                         .on_gpu = on_gpu,
+                         .on_host = (char *) on_host,
+                         .bytes = bytes,
+                         .chunks = chunks,
+                         .chunk = CHUNK,
+                         .to_host = to_host,
+                         .engine = engine};
+    gpusym_staged_start(&s);
+    while (0 == (rc = gpusym_staged_poll(&s))) {
+        sched_yield();
+    }
+    assert_int_equal(gpusym_staged_poll(&s), rc); /* it stays ended */
+    OK(dev.host_free(gpu, chunks));               /* nothing uses them */
+    if (!to_host) {
+        OK(dev.copy(gpu, got, to, bytes + MARGIN));
+    }
+    for (*moved = bytes; 0 < *moved && 0xee == got[*moved - 1]; --*moved) {
+    }
+    for (unsigned i = 0; i < MARGIN; i++) {
+        assert_int_equal(got[bytes + i], 0xee);
+    }
+    return rc;
+}
+
+static void staged_by_sizes(void **state)
+{
+    static const size_t sizes[] = {1,         CHUNK - 1,     CHUNK,         CHUNK + 1,     2 * CHUNK,
+                                   4 * CHUNK, 4 * CHUNK + 1, 5 * CHUNK - 1, 11 * CHUNK + 5};
+    size_t moved;
+    (void) state;
+    for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        assert_int_equal(copy_staged(sizes[i / 4], i & 1, i & 2, &moved), 1);
+        assert_memory_equal(got, sent, sizes[i / 4]);
+    }
+}
+
+/* The n-th copy cannot be started: the error is told once the others have ended, and none begins behind it. */
+static void staged_fails_anywhere(void **state)
+{
+    enum { PARTS = 9 };
+    size_t moved;
+    (void) state;
+    for (unsigned i = 0; i < 2 * (PARTS + 1); i++) {
+        const unsigned n = copy_fails = 1 + i / 2;
+        const int rc = copy_staged(PARTS * CHUNK, i & 1, true, &moved);
+        assert_int_equal(rc, n <= PARTS ? GPUSYM_ERR : 1);
+        assert_true(moved <= (n - 1) * CHUNK);
+        copy_fails = 0;
+    }
+}
+
 /* ---- signals ---- */
 
 enum { WAITER = ROOM / 2 }; /* where a copy that waits puts what another one has put at `to` */
@@ -1047,6 +1130,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
+        cmocka_unit_test_setup_teardown(staged_by_sizes, setup, teardown),
+        cmocka_unit_test_setup_teardown(staged_fails_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copy_waits_for_the_signal_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_of_a_launch_are_late_by_themselves, setup, teardown),
         cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),

@@ -22,7 +22,7 @@ typedef pml_gpusym_move_t move_t;
 
 static int poll_carry(move_t *m)
 {
-    return gpusym_carry_poll(&m->carry[0]);
+    return gpusym_carry_poll(&m->carry);
 }
 
 static int start_carry(move_t *m)
@@ -46,7 +46,7 @@ static int start_carry(move_t *m)
 
     m->poll = poll_carry;
     gpusym_p2p_gpu_review(route->gpu);
-    return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry[0]);
+    return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry);
 }
 
 /* ---- many copies ---- */
@@ -72,79 +72,30 @@ static int start_stream(move_t *m)
 
 /* ---- through pinned memory ---- */
 
-static int start_to_bounce(move_t *m, size_t to, size_t from, size_t bytes, gpusym_carry_t *carry)
+static int poll_staged(move_t *m)
 {
-    const gpusym_carry_rows_t run = {
-        .dst = m->bounce.p + to, .src = m->route.from + from, .width = bytes, .height = 1, .far = true};
-    return gpusym_carry_start_rows(gpusym_current.dev, m->route.gpu, &run, carry);
+    return gpusym_staged_poll(&m->staged);
 }
 
-static size_t chunk_bytes(const move_t *m, size_t at)
+static int start_staged(move_t *m, size_t chunk)
 {
-    const size_t rest = m->route.bytes - at;
-    return rest < m->chunk ? rest : m->chunk;
-}
-
-/* Starts the copy of the next chunk, in the place of the one that has ended. */
-static int start_chunk(move_t *m)
-{
-    const size_t i = m->started / m->chunk % PML_GPUSYM_CHUNKS, bytes = chunk_bytes(m, m->started);
-    const int rc = start_to_bounce(m, i * m->chunk, m->started, bytes, &m->carry[i]);
-    m->started += GPUSYM_SUCCESS == rc ? bytes : 0;
-    return rc;
-}
-
-/* After an error: whether the chunks on their way, whose places are about to be used for something else, have ended. */
-static int poll_drop(move_t *m)
-{
-    while (m->ended < m->started && 0 != gpusym_carry_poll(&m->carry[m->ended / m->chunk % PML_GPUSYM_CHUNKS])) {
-        m->ended += chunk_bytes(m, m->ended);
-    }
-    return m->ended < m->started ? 0 : m->error;
-}
-
-static int drop_chunks(move_t *m, int error)
-{
-    m->error = error;
-    m->poll = poll_drop;
-    return poll_drop(m);
-}
-
-/* One chunk a call, so that other messages go on too. */
-static int poll_chunks(move_t *m)
-{
-    const size_t i = m->ended / m->chunk % PML_GPUSYM_CHUNKS, bytes = chunk_bytes(m, m->ended);
-    const int done = gpusym_carry_poll(&m->carry[i]);
-
-    if (done <= 0) {
-        m->ended += done < 0 ? bytes : 0;
-        return done < 0 ? drop_chunks(m, done) : 0;
-    }
-    memcpy((char *) m->route.buf + m->route.layout->lo + m->ended, m->bounce.p + i * m->chunk, bytes);
-    m->ended += bytes;
-    const int rc = m->started < m->route.bytes ? start_chunk(m) : GPUSYM_SUCCESS;
-    if (GPUSYM_SUCCESS != rc) {
-        return drop_chunks(m, rc);
-    }
-    return m->ended == m->route.bytes;
-}
-
-static int start_chunks(move_t *m)
-{
-    m->poll = poll_chunks;
-    for (unsigned i = 0; i < PML_GPUSYM_CHUNKS && m->started < m->route.bytes; i++) {
-        const int rc = start_chunk(m);
-        if (GPUSYM_SUCCESS != rc) {
-            return drop_chunks(m, rc);
-        }
-    }
+    m->staged = (gpusym_staged_t){.dev = gpusym_current.dev,
+                                  .gpu = m->route.gpu,
+                                  .on_gpu = (char *) (uintptr_t) m->route.from,
+                                  .on_host = (char *) m->route.buf + m->route.layout->lo,
+                                  .bytes = m->route.bytes,
+                                  .chunks = m->bounce.p,
+                                  .chunk = chunk,
+                                  .to_host = true};
+    m->poll = poll_staged;
+    gpusym_staged_start(&m->staged);
     return GPUSYM_SUCCESS;
 }
 
 /* A buffer with gaps: the whole message lies in pinned memory before the CPU unpacks it. */
 static int poll_scatter(move_t *m)
 {
-    const int done = gpusym_carry_poll(&m->carry[0]);
+    const int done = gpusym_carry_poll(&m->carry);
 
     if (done <= 0) {
         return done;
@@ -155,8 +106,10 @@ static int poll_scatter(move_t *m)
 
 static int start_scatter(move_t *m)
 {
+    const gpusym_carry_rows_t run = {
+        .dst = m->bounce.p, .src = m->route.from, .width = m->route.bytes, .height = 1, .far = true};
     m->poll = poll_scatter;
-    return start_to_bounce(m, 0, 0, m->route.bytes, &m->carry[0]);
+    return gpusym_carry_start_rows(gpusym_current.dev, m->route.gpu, &run, &m->carry);
 }
 
 /* Without pinned memory: the driver copies, and this call waits for it. */
@@ -192,16 +145,15 @@ static int poll_waiting(move_t *m)
 static int start_to_host(move_t *m)
 {
     const bool run = GPUSYM_LAYOUT_RUN == m->route.layout->kind;
-    const size_t whole = m->route.bytes, most = gpusym_tuning_host_chunk(whole);
-    const size_t bytes = run && whole > PML_GPUSYM_CHUNKS * most ? PML_GPUSYM_CHUNKS * most : whole;
+    const size_t whole = m->route.bytes, chunk = gpusym_tuning_host_chunk(whole);
+    const size_t bytes = run ? gpusym_staged_room(whole, chunk) : whole;
     const bool others = 0 != __atomic_load_n(&pinned, __ATOMIC_RELAXED);
 
-    m->chunk = bytes < most ? bytes : most;
     m->poll = poll_waiting;
     gpusym_p2p_gpu_review(m->route.gpu);
     if (pml_gpusym_bounce_pin(&m->bounce, m->route.gpu, bytes)) {
         __atomic_fetch_add(&pinned, 1, __ATOMIC_RELAXED);
-        return run ? start_chunks(m) : start_scatter(m);
+        return run ? start_staged(m, chunk) : start_scatter(m);
     }
     if (others) {
         return GPUSYM_SUCCESS;
@@ -220,13 +172,13 @@ static int start_box(move_t *m, void *to, const gpusym_box_t *box)
         .in = m->route.from, .out = to, .bytes = (uint32_t) m->route.bytes, .from = m->box, .to = *box};
     m->poll = poll_carry;
     gpusym_p2p_gpu_review(m->route.gpu);
-    return gpusym_carry_start_box(gpusym_current.dev, m->route.gpu, &run, &m->carry[0]);
+    return gpusym_carry_start_box(gpusym_current.dev, m->route.gpu, &run, &m->carry);
 }
 
 /* The box is packed: it goes on as any packed message. */
 static int poll_gather(move_t *m)
 {
-    const int done = gpusym_carry_poll(&m->carry[0]);
+    const int done = gpusym_carry_poll(&m->carry);
     if (done <= 0) {
         return done;
     }
@@ -299,7 +251,6 @@ int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
     m->lane = NULL;
     m->scratch = NULL;
     m->bounce.p = NULL;
-    m->started = m->ended = 0;
     if (NULL == route->box) {
         rc = start_packed(m);
     } else {

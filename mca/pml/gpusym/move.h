@@ -7,12 +7,9 @@
 #ifndef MCA_PML_GPUSYM_MOVE_H
 #define MCA_PML_GPUSYM_MOVE_H
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/staged.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
-
-/* Chunks of a message that are on their way to host memory at a time. */
-#define PML_GPUSYM_CHUNKS 4u
 
 typedef struct pml_gpusym_move pml_gpusym_move_t;
 
@@ -31,14 +28,14 @@ typedef struct {
 struct pml_gpusym_move {
     pml_gpusym_route_t route;
     int (*poll)(pml_gpusym_move_t *m);
-    gpusym_carry_t carry[PML_GPUSYM_CHUNKS];
-    gpusym_lane_t *lane;          /* whose stream copies; NULL: none */
-    gpusym_box_t box;             /* route.box points here */
-    void *scratch;                /* GPU memory where a box is packed first; NULL: none */
-    pml_gpusym_bounce_t bounce;   /* pinned memory in between; none: p is NULL */
-    size_t started, ended, chunk; /* bytes whose copies to the bounce buffer have been started; that are in place; of a
-                                   * chunk */
-    int error;                    /* why no further chunk is started */
+    union { /* one copy, or several to host memory */
+        gpusym_carry_t carry;
+        gpusym_staged_t staged;
+    };
+    gpusym_lane_t *lane;        /* whose stream copies; NULL: none */
+    gpusym_box_t box;           /* route.box points here */
+    void *scratch;              /* GPU memory where a box is packed first; NULL: none */
+    pml_gpusym_bounce_t bounce; /* pinned memory in between; none: p is NULL */
 };
 
 /* Whether the GPU can wait for a signal before it moves the data. */

@@ -221,7 +221,7 @@ static int send_staged(request_t *r)
 /* Whether the copy into scratch memory is under way. When it has ended, the receiver is told. */
 static bool is_filling(request_t *r)
 {
-    const int done = r->filling ? gpusym_carry_poll(&r->move.carry[0]) : 1;
+    const int done = r->filling ? gpusym_carry_poll(&r->move.carry) : 1;
 
     if (r->filling && 0 != done) {
         r->filling = false;
@@ -233,7 +233,7 @@ static bool is_filling(request_t *r)
 /* Returns the memory that a receiver may have fetched the message from. */
 static void release_memory(request_t *r)
 {
-    while (r->filling && 0 == gpusym_carry_poll(&r->move.carry[0])) {
+    while (r->filling && 0 == gpusym_carry_poll(&r->move.carry)) {
     }
     r->filling = false;
     if (0 != r->key) {
@@ -425,7 +425,7 @@ static bool end_push(request_t *r, int status)
 
 static bool step_pushing(request_t *r)
 {
-    const int done = gpusym_carry_poll(&r->move.carry[0]);
+    const int done = gpusym_carry_poll(&r->move.carry);
     return 0 == done ? true : end_push(r, done < 0 ? done : GPUSYM_SUCCESS);
 }
 
@@ -451,7 +451,7 @@ static bool begin_push(request_t *r)
     if (GPUSYM_SUCCESS == rc) {
         const gpusym_carry_rows_t run = {
             .dst = (char *) base + push.off, .src = r->source, .width = push.bytes, .height = 1, .shared = true};
-        rc = gpusym_carry_start_rows(dev, gpu, &run, &r->move.carry[0]);
+        rc = gpusym_carry_start_rows(dev, gpu, &run, &r->move.carry);
     }
     if (GPUSYM_SUCCESS != rc) {
         return end_push(r, rc);
@@ -586,7 +586,7 @@ static bool begin_filling(request_t *r, uint32_t signal)
                                       .does = 0 != signal ? GPUSYM_COPY_SIGNALS : 0,
                                       .signal = signal};
     gpusym_p2p_gpu_review(r->gpu);
-    if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry[0])) {
+    if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry)) {
         gpusym_scratch_put(dev, r->gpu, r->scratch);
         r->scratch = NULL;
         return false;

@@ -17,10 +17,12 @@
 #include "mca/common/gpusym/gpusym.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "mca/common/gpusym/exec/staged.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/ompi/layout.h"
 
@@ -28,9 +30,9 @@
 #define LINE 64u
 /* Ordinary memory of more bytes is address space alone, of which only what is touched becomes memory. */
 #define HEAP_MAX (64ull << 20)
-/* Pinned chunks through which longer copies to and from ordinary memory go in turns, in bytes. */
-#define TURN (4ull << 20)
-#define TURN_MIN (256ull << 10)
+/* Pinned chunks through which copies of STAGED_MIN bytes and more go to and from ordinary memory, in bytes. */
+#define CHUNK (2ull << 20)
+#define STAGED_MIN (256ull << 10)
 
 /* ---- host memory ---- */
 
@@ -123,65 +125,42 @@ static int await_copies(const gpusym_lane_t *lane)
     return gpusym_lane_await(lane) < 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
-/* Copies between ordinary memory and the GPU through two pinned chunks: the CPU copies one while the GPU copies the
- * other. */
-static int copy_in_turns(const copier_t *c, char *buf, char *bounce, size_t bytes, char *chunks, gpusym_lane_t *lane[2])
+/* Copies between the GPU and ordinary memory by chunks, and waits for it. False: there is no pinned memory for it, and
+ * nothing has been copied. */
+static bool copy_staged(const copier_t *c, char *buf, char *bounce, size_t bytes, int *rv)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const size_t n = (bytes + TURN - 1) / TURN;
-    int rv = MPI_SUCCESS;
-
-    for (size_t i = 0; MPI_SUCCESS == rv && i < n + 2; i++) {
-        char *chunk = chunks + i % 2 * TURN;
-        const size_t last = i >= 2 ? (i - 2) * TURN : 0, at = i * TURN;
-        rv = i >= 2 ? await_copies(lane[i % 2]) : MPI_SUCCESS; /* what is in the chunk has come, or gone */
-        if (MPI_SUCCESS == rv && c->to_host && i >= 2) {
-            memcpy(bounce + last, chunk, bytes - last < TURN ? bytes - last : TURN);
+    gpusym_staged_t staged = {.dev = dev,
+                              .gpu = c->gpu,
+                              .on_gpu = buf,
+                              .on_host = bounce,
+                              .bytes = bytes,
+                              .chunks = gpusym_pinned_get(dev, c->gpu, gpusym_staged_room(bytes, CHUNK)),
+                              .chunk = CHUNK,
+                              .to_host = c->to_host,
+                              .engine = true};
+    int done = 0;
+    if (NULL == staged.chunks) {
+        return false;
+    }
+    gpusym_staged_start(&staged);
+    while (0 == (done = gpusym_staged_poll(&staged))) {
+        if (dev->simulated) {
+            sched_yield(); /* its streams are threads of this host */
         }
-        if (MPI_SUCCESS != rv || i >= n) {
-            continue;
-        }
-        const size_t length = bytes - at < TURN ? bytes - at : TURN;
-        if (!c->to_host) {
-            memcpy(chunk, bounce + at, length);
-        }
-        const int queued = c->to_host ? dev->copy_async(lane[i % 2]->stream, chunk, buf + at, length)
-                                      : dev->copy_async(lane[i % 2]->stream, buf + at, chunk, length);
-        rv = GPUSYM_SUCCESS == queued ? rv : MPI_ERR_OTHER;
     }
-    const int first = await_copies(lane[0]), second = await_copies(lane[1]); /* after an error too */
-    return MPI_SUCCESS != rv ? rv : MPI_SUCCESS != first ? first : second;
-}
-
-/* The same if there are chunks and streams for it. False: nothing has been copied. */
-static bool try_turns(const copier_t *c, char *buf, char *bounce, size_t bytes, int *rv)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_lane_t *lane[2] = {NULL, NULL};
-    char *chunks = gpusym_pinned_get(dev, c->gpu, 2 * TURN);
-    unsigned lanes = 0;
-    while (NULL != chunks && lanes < 2 && GPUSYM_SUCCESS == gpusym_lane_get(dev, c->gpu, &lane[lanes])) {
-        lanes++;
-    }
-    if (2 == lanes) {
-        *rv = copy_in_turns(c, buf, bounce, bytes, chunks, lane);
-    }
-    for (unsigned i = 0; i < lanes; i++) {
-        gpusym_lane_put(lane[i]);
-    }
-    if (NULL != chunks) {
-        gpusym_pinned_put(chunks);
-    }
-    return 2 == lanes;
+    gpusym_pinned_put(staged.chunks);
+    *rv = 0 < done ? MPI_SUCCESS : MPI_ERR_OTHER;
+    return true;
 }
 
 static int copy_run(const copier_t *c, ptrdiff_t off, size_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     void *buf = (void *) (c->buf + (uintptr_t) off), *bounce = (void *) (c->bounce + (uintptr_t) off);
-    int turned;
-    if (!c->pinned && NULL == c->lane && bytes >= TURN_MIN && try_turns(c, buf, bounce, bytes, &turned)) {
-        return turned;
+    int staged;
+    if (!c->pinned && NULL == c->lane && bytes >= STAGED_MIN && copy_staged(c, buf, bounce, bytes, &staged)) {
+        return staged;
     }
     void *to = c->to_host ? bounce : buf;
     const void *from = c->to_host ? buf : bounce;
