@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "info/ranks.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "mca/common/gpusym/agree/status.h"
 
 /* A status that has not been written for so long is of a call that has ended, or that the program does not poll. */
@@ -95,13 +95,13 @@ static bool awaits(const row_t *w, const row_t *peer)
     }
     switch (s->awaits) {
     case GPUSYM_STATUS_POST:
-        return peer->line.step < w->line.step || distance(s->seq, peer->last) > (int) GPUSYM_ROLLCALL_HISTORY / 2;
+        return peer->line.step < w->line.step || distance(s->seq, peer->last) > (int) GPUSYM_AGREEMENT_HISTORY / 2;
     case GPUSYM_STATUS_SETUP:
         return peer->line.step < w->line.step;
-    case GPUSYM_STATUS_ROLLCALL:
+    case GPUSYM_STATUS_ENTRIES:
         return !peer->posted || distance(s->seq, peer->last) > 0;
     case GPUSYM_STATUS_VOTE:
-        return peer->line.vote[s->seq % GPUSYM_ROLLCALL_HISTORY] >> 1 != s->seq;
+        return peer->line.vote[s->seq % GPUSYM_AGREEMENT_HISTORY] >> 1 != s->seq;
     default:
         return false;
     }

@@ -40,7 +40,7 @@ uncounted='sim_query|table_find|cuda_query|make_progress|internal_progress|hook_
 . "$GPUSYM_SRCDIR/test/callgrind.sh" || exit 2
 
 # What no MPI_Init may do: anything on a device, connections between ranks.
-forbidden='gpusym_heap|gpusym_lane|gpusym_rollcall|gpusym_topo'
+forbidden='gpusym_heap|gpusym_lane|gpusym_agreement|gpusym_topo'
 
 # A profile for MPI_Init, .1, and one a collective.
 profile auto collective initialise counted

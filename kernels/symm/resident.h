@@ -16,7 +16,7 @@
  *
  * Why a command may come before the peers have posted the call (all-reduce).  The kernel stores nothing before each of
  * its threads has lines of all peers; if they do not come in time, it retires with nothing done.  What it has sent is
- * harmless: an epoch belongs to one call alone (it is the number of the roll-call, plus the epochs that calls of
+ * harmless: an epoch belongs to one call alone (it is the number of the call agreement, plus the epochs that calls of
  * several epochs have taken), so a line of an epoch is the same whichever kernel sends it and however often.  Lines of
  * one parity are not overwritten early: a rank sends such a command only if the other parity is that of the kernel's
  * last call, which peers may still be in, and no other kernel of the communicator had a call since.  Other collectives

@@ -5,7 +5,7 @@
  * have lines in the slab of this process; rank 1's is the peer's.
  */
 #include "mca/common/gpusym/agree/notices.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "mca/common/gpusym/agree/status.h"
 #include "mca/common/gpusym/agree/table.h"
 #include "mca/common/gpusym/agree/tokens.h"
@@ -47,29 +47,29 @@ static void read_rows(const gpusym_table_row_t *rows)
     }
 }
 
-static void read_peer(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read, gpusym_notices_t *notices)
+static void read_peer(gpusym_agreement_t *rc, gpusym_agreement_read_t *read, gpusym_notices_t *notices)
 {
     unsigned char all[RANKS * RECORD];
     const gpusym_table_row_t *rows;
     gpusym_seen_t seen;
 
-    if (gpusym_rollcall_read(rc, read)) {
+    if (gpusym_agreement_read(rc, read)) {
         MUST(read->bounce < 0 || (read->bounce_rank >= 0 && read->bounce_rank < RANKS));
         MUST(read->mismatch_rank < RANKS && read->corrupt_rank < RANKS);
     }
     for (uint32_t r = 0; r < RANKS; r++) {
-        (void) gpusym_rollcall_has_posted(rc, r, rc->seq);
-        (void) gpusym_rollcall_last(rc, r);
-        (void) gpusym_rollcall_has_voted(rc, r, rc->seq);
-        (void) gpusym_rollcall_is_ready(rc, r, rc->seq);
-        (void) gpusym_rollcall_is_done(rc, r, rc->seq);
+        (void) gpusym_agreement_has_posted(rc, r, rc->seq);
+        (void) gpusym_agreement_last(rc, r);
+        (void) gpusym_agreement_has_voted(rc, r, rc->seq);
+        (void) gpusym_agreement_is_ready(rc, r, rc->seq);
+        (void) gpusym_agreement_is_done(rc, r, rc->seq);
         if (GPUSYM_TABLE_THERE == gpusym_table_find(rc, r, rc->seq, &rows)) {
             read_rows(rows);
         }
     }
-    (void) gpusym_rollcall_votes(rc, rc->seq);
-    (void) gpusym_rollcall_refused(rc, rc->seq);
-    const int corrupt = gpusym_rollcall_corrupt(rc, read), aborted = gpusym_rollcall_aborted(rc, rc->seq);
+    (void) gpusym_agreement_votes(rc, rc->seq);
+    (void) gpusym_agreement_refused(rc, rc->seq);
+    const int corrupt = gpusym_agreement_corrupt(rc, read), aborted = gpusym_agreement_aborted(rc, rc->seq);
     MUST(corrupt >= -1 && corrupt < RANKS && aborted >= -1 && aborted < RANKS);
     (void) gpusym_notices_read(notices, rc->line, rc->peer, all, RECORD);
     gpusym_peer_seen(self.peer[1], 1, &seen);
@@ -102,9 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_self();
     memcpy(before, self.line[0], sizeof before[0]);
     memcpy(&before[1], self.line[1], sizeof before[1]);
-    gpusym_rollcall_t rc = {
+    gpusym_agreement_t rc = {
         .nranks = RANKS, .line = self.line, .peer = self.peer, .generation = self.generation, .holder = 1};
-    gpusym_rollcall_read_t read = {0};
+    gpusym_agreement_read_t read = {0};
     gpusym_notices_t notices = self.notices[0];
     const unsigned char record[RECORD] = {1};
 
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         switch (fuzz_number(&in, 1) % 4) {
         case 0: {
             const gpusym_post_t post = {.kind = (uint8_t) fuzz_number(&in, 1), .exact = true, .bytes = 8};
-            (void) gpusym_rollcall_post(&rc, &post, &read);
+            (void) gpusym_agreement_post(&rc, &post, &read);
             break;
         }
         case 1:

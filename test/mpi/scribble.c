@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A rank that writes over the memory by which ranks agree (rollcall.h), as a program does that writes out of bounds,
+ * A rank that writes over the memory by which ranks agree (agreement.h), as a program does that writes out of bounds,
  * while a call waits: the call must end, with an error that names the rank, or right; never in a crash or for ever; and
  * other communicators work on. Of the simulator: its memory is the program's.
  *
@@ -17,7 +17,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "test/mpi/check.h"
 
 enum { SMALL = 1000, LARGE = 1000000, VICTIM = 1, LINES = 64 };
@@ -82,7 +82,7 @@ static void fill_random(void *p, size_t size)
 
 static void scribble(void)
 {
-    gpusym_entry_t *e = &it.line->entry[it.seq % GPUSYM_ROLLCALL_HISTORY];
+    gpusym_entry_t *e = &it.line->entry[it.seq % GPUSYM_AGREEMENT_HISTORY];
     switch (it.way) {
     case ZEROS:
         memset(it.line, 0, sizeof *it.line);
@@ -158,7 +158,7 @@ static void look_later(void)
 /* Once this rank has posted its call, and has waited for the others for a while. */
 static void scribble_at_alarm(int number)
 {
-    const gpusym_entry_t *e = &it.line->entry[it.seq % GPUSYM_ROLLCALL_HISTORY];
+    const gpusym_entry_t *e = &it.line->entry[it.seq % GPUSYM_AGREEMENT_HISTORY];
     (void) number;
     it.seen += it.seq == __atomic_load_n(&e->word, __ATOMIC_ACQUIRE) >> 48;
     if (it.seen > 2) {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Unit tests of mca/coll/gpusym/call/call.c alone, with ways that are scripts: a native one, a staged one that may
- * refuse, and one that refuses nothing. Three ranks are in this process, with a real roll-call; what the call asks of
- * its team, of sizes and of its user is here.
+ * refuse, and one that refuses nothing. Three ranks are in this process, with a real call agreement; what the call asks
+ * of its team, of sizes and of its user is here.
  *
  * A script is what the ways' functions say, one turn after the other, the same on all ranks; but rank r waits r times
  * longer. All scripts of up to TURNS turns are run, as they are and with a failure in place of each turn, on each rank.
@@ -423,7 +423,7 @@ const char *coll_gpusym_peer_host(const coll_gpusym_peer_t *p)
 bool coll_gpusym_run_post(coll_gpusym_run_t *run, gpusym_post_t *post)
 {
     now->posts++;
-    return gpusym_rollcall_post(coll_gpusym_run_rollcall(run), post, &run->task.read);
+    return gpusym_agreement_post(coll_gpusym_run_agreement(run), post, &run->task.read);
 }
 void coll_gpusym_run_repost(coll_gpusym_run_t *run)
 {
@@ -470,7 +470,7 @@ static void make_team(void)
         k->team.boot.step = COLL_GPUSYM_STEP_DONE;
         k->team.host.nranks = RANKS;
         k->team.host.rank = r;
-        k->team.host.rc = (gpusym_rollcall_t){.nranks = RANKS, .rank = r, .line = line, .peer = peer};
+        k->team.host.rc = (gpusym_agreement_t){.nranks = RANKS, .rank = r, .line = line, .peer = peer};
     }
 }
 

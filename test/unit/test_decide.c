@@ -20,7 +20,7 @@ static coll_gpusym_decision_t is(coll_gpusym_decided_t kind, int reason, int ran
 
 static coll_gpusym_decision_t judge_island(const coll_gpusym_question_t *q)
 {
-    const gpusym_rollcall_read_t *read = q->read;
+    const gpusym_agreement_read_t *read = q->read;
     if (read->host || 0 != (read->any & GPUSYM_POST_HOST)) {
         return is(COLL_GPUSYM_DECIDED_STAGE, COLL_GPUSYM_R_MIXED, -1);
     } else if (read->bounce >= 0) {
@@ -37,7 +37,7 @@ static coll_gpusym_decision_t judge_island(const coll_gpusym_question_t *q)
 
 static coll_gpusym_decision_t judge_host(const coll_gpusym_question_t *q)
 {
-    const gpusym_rollcall_read_t *read = q->read;
+    const gpusym_agreement_read_t *read = q->read;
     const bool any_host = read->host || 0 != (read->any & GPUSYM_POST_HOST);
     if (any_host && 0 == (read->any & GPUSYM_POST_GPU)) {
         return is(COLL_GPUSYM_DECIDED_FORWARD, -1, -1);
@@ -75,11 +75,11 @@ static unsigned take(unsigned *number, unsigned base)
 }
 
 /* Which combination; false: there are no more. */
-static bool make_question(unsigned number, gpusym_rollcall_read_t *read, coll_gpusym_question_t *q)
+static bool make_question(unsigned number, gpusym_agreement_read_t *read, coll_gpusym_question_t *q)
 {
     /* None, each reason, one too many, and a kind that no rank has. */
     const unsigned bounces = COLL_GPUSYM_REASONS + 3, bounce = take(&number, bounces);
-    *read = (gpusym_rollcall_read_t){.bounce_rank = 3, .same_layout = true};
+    *read = (gpusym_agreement_read_t){.bounce_rank = 3, .same_layout = true};
     read->bounce = 0 == bounce             ? -1
                    : bounces - 1 == bounce ? GPUSYM_KIND_MIXED - 1
                                            : GPUSYM_KIND_BOUNCE + (int) bounce - 1;
@@ -103,7 +103,7 @@ static void all_combinations(void **state)
 {
     (void) state;
     unsigned made = 0, kinds[COLL_GPUSYM_DECIDED_GO + 1] = {0};
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     coll_gpusym_question_t q;
     for (; make_question(made, &read, &q); made++) {
         const coll_gpusym_decision_t d = coll_gpusym_decide(&q), expected = judge(&q);

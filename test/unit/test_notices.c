@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/agree/notices.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "test/unit/random.h"
 
 #define RANKS 4
@@ -37,7 +37,7 @@ typedef struct {
 /* A rank in one communicator. */
 typedef struct {
     gpusym_notices_t notices;
-    gpusym_rollcall_t rc;
+    gpusym_agreement_t rc;
     gpusym_peer_t *peer[RANKS];
     uint64_t off;
 } comm_t;
@@ -77,7 +77,7 @@ static bool open_comm(comm_t *c, shared_t *s, uint32_t nranks, uint32_t rank)
 
 static void leave_comm(comm_t *c)
 {
-    gpusym_rollcall_retire(&c->rc, c->off, c->notices.off);
+    gpusym_agreement_retire(&c->rc, c->off, c->notices.off);
 }
 
 static bool read_all(comm_t *c, void *all, uint32_t bytes)

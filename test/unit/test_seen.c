@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of what mca/common/gpusym/agree/rollcall.c tells of a process that does not come: where it was last, read
+ * Unit tests of what mca/common/gpusym/agree/agreement.c tells of a process that does not come: where it was last, read
  * from the pages of a child, which are found by its process id alone.
  */
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "test/hang.h"
 
 enum { KEY_FIRST = 11, KEY_SECOND = 22, KEY_NONE = 33, BCAST = 5, REDUCE = 6 };
@@ -38,7 +38,7 @@ typedef struct {
     gpusym_line_t *line[2];
     gpusym_peer_t *peer[2];
     uint64_t life[2], off[2];
-    gpusym_rollcall_t rc[2];
+    gpusym_agreement_t rc[2];
 } comms_t;
 
 static bool comm_make(comms_t *c, const gpusym_pages_id_t *id, int i, uint64_t key, const char *label)
@@ -47,17 +47,17 @@ static bool comm_make(comms_t *c, const gpusym_pages_id_t *id, int i, uint64_t k
         return false;
     }
     c->line[i] = gpusym_pages_line(c->off[i]);
-    c->rc[i] = (gpusym_rollcall_t){.nranks = 1, .line = &c->line[i], .peer = &c->peer[i]};
+    c->rc[i] = (gpusym_agreement_t){.nranks = 1, .line = &c->line[i], .peer = &c->peer[i]};
     gpusym_line_name(c->line[i], key, label, i, 2);
     return true;
 }
 
 static bool comm_post(comms_t *c, int i, uint8_t what)
 {
-    gpusym_rollcall_read_t posted;
+    gpusym_agreement_read_t posted;
     const gpusym_post_t post = {.kind = GPUSYM_KIND_NATIVE, .what = what};
     usleep(20000); /* a tick of the clock that stamps */
-    return gpusym_rollcall_post(&c->rc[i], &post, &posted);
+    return gpusym_agreement_post(&c->rc[i], &post, &posted);
 }
 
 /* What the child does before each of its answers. */
@@ -177,8 +177,8 @@ static void the_last_call_is_counted(void **state)
     gpusym_pages_id_t id;
     gpusym_peer_t *peer[2];
     gpusym_line_t *line[2];
-    gpusym_rollcall_t rc[2];
-    gpusym_rollcall_read_t posted;
+    gpusym_agreement_t rc[2];
+    gpusym_agreement_read_t posted;
     const gpusym_post_t post = {.kind = GPUSYM_KIND_NATIVE};
 
     (void) state;
@@ -188,20 +188,20 @@ static void the_last_call_is_counted(void **state)
         assert_int_equal(gpusym_pages_alloc(&off), GPUSYM_SUCCESS);
         assert_int_equal(gpusym_pages_peer(&id, &peer[r]), GPUSYM_SUCCESS);
         line[r] = gpusym_pages_line(off);
-        rc[r] = (gpusym_rollcall_t){.nranks = 2, .rank = r, .line = line, .peer = peer};
+        rc[r] = (gpusym_agreement_t){.nranks = 2, .rank = r, .line = line, .peer = peer};
     }
-    assert_int_equal(gpusym_rollcall_last(&rc[0], 1), 0);
+    assert_int_equal(gpusym_agreement_last(&rc[0], 1), 0);
     for (uint64_t call = 1; call <= 140000; call++) {
-        assert_true(gpusym_rollcall_post(&rc[0], &post, &posted));
-        assert_int_equal(gpusym_rollcall_last(&rc[0], 0), call);
-        assert_int_equal(gpusym_rollcall_last(&rc[0], 1), call - 1);
-        assert_false(gpusym_rollcall_has_posted(&rc[0], 1, call));
-        assert_false(gpusym_rollcall_has_voted(&rc[0], 0, call));
-        gpusym_rollcall_vote(&rc[0], call, true);
-        assert_true(gpusym_rollcall_has_voted(&rc[1], 0, call));
-        assert_true(gpusym_rollcall_post(&rc[1], &post, &posted));
-        assert_int_equal(gpusym_rollcall_last(&rc[0], 1), call);
-        assert_true(gpusym_rollcall_has_posted(&rc[0], 1, call));
+        assert_true(gpusym_agreement_post(&rc[0], &post, &posted));
+        assert_int_equal(gpusym_agreement_last(&rc[0], 0), call);
+        assert_int_equal(gpusym_agreement_last(&rc[0], 1), call - 1);
+        assert_false(gpusym_agreement_has_posted(&rc[0], 1, call));
+        assert_false(gpusym_agreement_has_voted(&rc[0], 0, call));
+        gpusym_agreement_vote(&rc[0], call, true);
+        assert_true(gpusym_agreement_has_voted(&rc[1], 0, call));
+        assert_true(gpusym_agreement_post(&rc[1], &post, &posted));
+        assert_int_equal(gpusym_agreement_last(&rc[0], 1), call);
+        assert_true(gpusym_agreement_has_posted(&rc[0], 1, call));
     }
     gpusym_pages_close();
 }

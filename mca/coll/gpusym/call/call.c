@@ -28,7 +28,7 @@ uint32_t coll_gpusym_in_flight;
 /* The number of the call, the first of its communicator that is not over; also before it is posted. */
 static uint64_t number_of(const coll_gpusym_call_t *call)
 {
-    return coll_gpusym_run_rollcall(&call->run)->seq + (COLL_GPUSYM_CALL_NEW == call->state);
+    return coll_gpusym_run_agreement(&call->run)->seq + (COLL_GPUSYM_CALL_NEW == call->state);
 }
 
 /* ---- what it is ---- */
@@ -201,7 +201,7 @@ static void fail_for(coll_gpusym_call_t *call, coll_gpusym_failed_t kind, int ra
 static void publish(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 {
     static const gpusym_status_state_t states[] = {
-        [COLL_GPUSYM_CALL_NEW] = GPUSYM_STATUS_NEW,       [COLL_GPUSYM_CALL_ROLLCALL] = GPUSYM_STATUS_POSTED,
+        [COLL_GPUSYM_CALL_NEW] = GPUSYM_STATUS_NEW,       [COLL_GPUSYM_CALL_POSTED] = GPUSYM_STATUS_POSTED,
         [COLL_GPUSYM_CALL_SIZES] = GPUSYM_STATUS_AGREES,  [COLL_GPUSYM_CALL_SETUP] = GPUSYM_STATUS_AGREES,
         [COLL_GPUSYM_CALL_AGREE] = GPUSYM_STATUS_AGREES,  [COLL_GPUSYM_CALL_RUN] = GPUSYM_STATUS_RUNS,
         [COLL_GPUSYM_CALL_STOP] = GPUSYM_STATUS_STOPS,    [COLL_GPUSYM_CALL_FALLBACK] = GPUSYM_STATUS_FALLBACK,
@@ -235,7 +235,7 @@ static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
     }
 }
 
-/* ---- roll-call ---- */
+/* ---- call agreement ---- */
 
 /* The memory of the GPU on which this rank's buffers in host memory are worked on; false: it uses none. */
 static bool find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
@@ -304,7 +304,7 @@ static void post_call(coll_gpusym_call_t *call)
     }
     const bool reads = GPUSYM_KIND_HOST != post.kind || agrees;
     if (reads && NULL != call->way->enter) {
-        call->way->enter(run, coll_gpusym_run_rollcall(run)->seq + 1);
+        call->way->enter(run, coll_gpusym_run_agreement(run)->seq + 1);
     }
     if (!coll_gpusym_run_post(run, &post)) {
         check(call, COLL_GPUSYM_WAIT_POST);
@@ -313,7 +313,7 @@ static void post_call(coll_gpusym_call_t *call)
     if (!reads) {
         leave_to_fallback(call, -1);
     } else {
-        call->state = COLL_GPUSYM_CALL_ROLLCALL;
+        call->state = COLL_GPUSYM_CALL_POSTED;
         if (NULL != call->way->early && GPUSYM_KIND_NATIVE == post.kind && !agrees && run->ours &&
             0 == (post.flags & GPUSYM_POST_SETTINGS)) {
             call->way->early(run);
@@ -409,7 +409,7 @@ static void compare_sizes(coll_gpusym_call_t *call)
 static void judge_answers(coll_gpusym_call_t *call)
 {
     coll_gpusym_run_t *run = &call->run;
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     const coll_gpusym_way_t *way = call->way;
     const coll_gpusym_decision_t d =
         coll_gpusym_decide(&(coll_gpusym_question_t){.read = read,
@@ -418,7 +418,7 @@ static void judge_answers(coll_gpusym_call_t *call)
                                                      .takes_host = way->takes_host,
                                                      .unset = NULL != way->unset && way->unset(run)});
     if (way->takes_host && run->ours && (read->host || 0 != (read->any & GPUSYM_POST_HOST))) {
-        gpusym_rollcall_mixed(coll_gpusym_run_rollcall(run), read->seq);
+        gpusym_agreement_mixed(coll_gpusym_run_agreement(run), read->seq);
     }
     run->reason = d.reason;
     switch (d.kind) {
@@ -568,15 +568,15 @@ static void step(coll_gpusym_call_t *call)
     switch (call->state) {
     case COLL_GPUSYM_CALL_NEW:
         begin_call(call);
-        coll_gpusym_traced_posted(&call->run, COLL_GPUSYM_CALL_ROLLCALL == call->state);
+        coll_gpusym_traced_posted(&call->run, COLL_GPUSYM_CALL_POSTED == call->state);
         break;
-    case COLL_GPUSYM_CALL_ROLLCALL:
-        if (gpusym_rollcall_read(coll_gpusym_run_rollcall(&call->run), &call->run.task.read)) {
+    case COLL_GPUSYM_CALL_POSTED:
+        if (gpusym_agreement_read(coll_gpusym_run_agreement(&call->run), &call->run.task.read)) {
             coll_gpusym_traced_there(&call->run);
             judge_answers(call);
         } else {
             coll_gpusym_traced_awaits(&call->run);
-            check(call, COLL_GPUSYM_WAIT_ROLLCALL);
+            check(call, COLL_GPUSYM_WAIT_ENTRIES);
         }
         break;
     case COLL_GPUSYM_CALL_SIZES:

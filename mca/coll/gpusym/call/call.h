@@ -11,7 +11,7 @@
 
 typedef enum {
     COLL_GPUSYM_CALL_NEW,      /* not posted: the team is not set up, or a peer is too far behind */
-    COLL_GPUSYM_CALL_ROLLCALL, /* posted; waiting for the peers' entries */
+    COLL_GPUSYM_CALL_POSTED,   /* posted; waiting for the peers' entries */
     COLL_GPUSYM_CALL_SIZES,    /* agreed: native, but not all that is sent is taken; waiting for the ranks' sizes */
     COLL_GPUSYM_CALL_SETUP,    /* agreed: native; the team's second step */
     COLL_GPUSYM_CALL_AGREE,    /* the ranks agree on the way */

@@ -25,7 +25,7 @@ static coll_gpusym_decision_t staged(int reason)
 /* Ranks on the host, or that want it staged. GO: there are none, or they take part. */
 static coll_gpusym_decision_t decide_memory(const coll_gpusym_question_t *q)
 {
-    const gpusym_rollcall_read_t *read = q->read;
+    const gpusym_agreement_read_t *read = q->read;
     const bool any_host = read->host || 0 != (read->any & GPUSYM_POST_HOST);
     if (!q->takes_host && any_host) {
         return staged(COLL_GPUSYM_R_MIXED);
@@ -41,7 +41,7 @@ static coll_gpusym_decision_t decide_memory(const coll_gpusym_question_t *q)
 
 coll_gpusym_decision_t coll_gpusym_decide(const coll_gpusym_question_t *q)
 {
-    const gpusym_rollcall_read_t *read = q->read;
+    const gpusym_agreement_read_t *read = q->read;
     if (read->corrupt_rank >= 0) {
         return corrupt(read->corrupt_rank);
     }

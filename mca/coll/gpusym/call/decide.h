@@ -6,7 +6,7 @@
 #ifndef MCA_COLL_GPUSYM_CALL_DECIDE_H
 #define MCA_COLL_GPUSYM_CALL_DECIDE_H
 
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 
 typedef enum {
     COLL_GPUSYM_DECIDED_CORRUPT,  /* rank: whose entry holds values that no rank posts */
@@ -27,10 +27,10 @@ typedef struct {
 
 /* What is asked. */
 typedef struct {
-    const gpusym_rollcall_read_t *read; /* all entries have been read */
-    bool agree_only;                    /* a persistent call's init */
-    bool moves;                         /* the collective moves bytes: its ranks may send more than is taken */
-    bool takes_host, unset;             /* of the native way: coll_gpusym_way_t */
+    const gpusym_agreement_read_t *read; /* all entries have been read */
+    bool agree_only;                     /* a persistent call's init */
+    bool moves;                          /* the collective moves bytes: its ranks may send more than is taken */
+    bool takes_host, unset;              /* of the native way: coll_gpusym_way_t */
 } coll_gpusym_question_t;
 
 coll_gpusym_decision_t coll_gpusym_decide(const coll_gpusym_question_t *q);

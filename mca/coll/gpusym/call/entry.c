@@ -459,7 +459,7 @@ static int start_requests(size_t count, ompi_request_t **reqs)
 /* How a persistent call will go, agreed by all ranks: it is collective, and may wait. */
 typedef enum { FATE_HOST_ONLY, FATE_NATIVE, FATE_FORWARDED } fate_t;
 
-/* Where the team will stage for good, or the collective has no kernel, there is no roll-call to agree by. */
+/* Where the team will stage for good, or the collective has no kernel, there is no call agreement to agree by. */
 static int agree_by_allgather(coll_gpusym_engine_t *e, bool device, fate_t *fate)
 {
     const coll_gpusym_fallback_t *f = e->fallback;

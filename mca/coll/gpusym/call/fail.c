@@ -32,12 +32,12 @@ bool coll_gpusym_find_lost(coll_gpusym_run_t *run, uint64_t number)
         return found(run, COLL_GPUSYM_FAILED_REVOKED, -1, NULL);
     }
     /* First: who has given up for a rank that has died did so after its death. */
-    const int quitter = gpusym_rollcall_aborted(&t->host.rc, number);
-    const int dead = t->host.joined ? gpusym_rollcall_dead(&t->host.rc) : coll_gpusym_team_dead(t);
+    const int quitter = gpusym_agreement_aborted(&t->host.rc, number);
+    const int dead = t->host.joined ? gpusym_agreement_dead(&t->host.rc) : coll_gpusym_team_dead(t);
     if (dead >= 0) {
         return found(run, COLL_GPUSYM_FAILED_DEAD, dead, NULL);
     }
-    const int corrupt = gpusym_rollcall_corrupt(&t->host.rc, &run->task.read);
+    const int corrupt = gpusym_agreement_corrupt(&t->host.rc, &run->task.read);
     if (corrupt >= 0) {
         return found(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL);
     }
@@ -60,10 +60,10 @@ bool coll_gpusym_find_lost(coll_gpusym_run_t *run, uint64_t number)
 /* The lower rank first: both say the same. */
 static void report_mismatch(const coll_gpusym_run_t *run, const char *label)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     const int rank[] = {(int) coll_gpusym_team_rank(run->engine->team), rank_of(run, read->mismatch_rank)};
-    const uint32_t coll[] = {run->args->coll, gpusym_rollcall_what(coll_gpusym_run_rollcall(run),
-                                                                   (uint32_t) read->mismatch_rank, read->seq)};
+    const uint32_t coll[] = {run->args->coll, gpusym_agreement_what(coll_gpusym_run_agreement(run),
+                                                                    (uint32_t) read->mismatch_rank, read->seq)};
     const size_t bytes[] = {(size_t) run->task.segments->bytes, (size_t) read->mismatch_bytes};
     const int low = rank[0] < rank[1] ? 0 : 1, high = 1 - low;
     coll_gpusym_help("mismatch", label, (unsigned long long) read->seq, rank[low], coll_gpusym_mpi_name(coll[low]),

@@ -5,9 +5,9 @@
  *
  * MPI_Comm_idup and its kin agree on an id by MPI_Iallreduce on the old communicator (ompi/communicator/comm_cid.c),
  * called from opal_progress: at another place among the program's own calls on every rank.  So such a call can have no
- * place in the order of the communicator's calls: not in ours, which the roll-call counts, nor in that of Open MPI's
- * nonblocking collectives (coll/libnbc), which are told apart by counting them too.  It goes by messages of its own
- * instead, with a tag that nothing else has: up a binomial tree to rank 0, and down again.
+ * place in the order of the communicator's calls: not in ours, which the call agreement counts, nor in that of Open
+ * MPI's nonblocking collectives (coll/libnbc), which are told apart by counting them too.  It goes by messages of its
+ * own instead, with a tag that nothing else has: up a binomial tree to rank 0, and down again.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */

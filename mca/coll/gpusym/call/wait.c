@@ -36,7 +36,7 @@
 typedef struct {
     const coll_gpusym_team_t *team;
     unsigned coll; /* enum coll_gpusym_coll */
-    uint64_t seq;  /* of its roll-call, where it is posted */
+    uint64_t seq;  /* of its call agreement, where it is posted */
     coll_gpusym_wait_for_t what;
 } waiter_t;
 
@@ -98,17 +98,17 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
             return !seen->begun || seen->step < (uint32_t) t->boot.step;
         }
         return gpusym_table_awaits(&t->host.rc, r) ||
-               !gpusym_rollcall_has_posted(&t->host.rc, r, t->host.rc.seq + 1 - GPUSYM_ROLLCALL_HISTORY / 2);
-    case COLL_GPUSYM_WAIT_ROLLCALL:
-        return !gpusym_rollcall_has_posted(&t->host.rc, r, w->seq);
+               !gpusym_agreement_has_posted(&t->host.rc, r, t->host.rc.seq + 1 - GPUSYM_AGREEMENT_HISTORY / 2);
+    case COLL_GPUSYM_WAIT_ENTRIES:
+        return !gpusym_agreement_has_posted(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_SIZES:
         return GPUSYM_TABLE_WAITING == gpusym_table_find(&t->host.rc, r, w->seq, &rows);
     case COLL_GPUSYM_WAIT_VOTE:
-        return !gpusym_rollcall_has_voted(&t->host.rc, r, w->seq);
+        return !gpusym_agreement_has_voted(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_READY:
-        return !gpusym_rollcall_is_ready(&t->host.rc, r, w->seq);
+        return !gpusym_agreement_is_ready(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_LED:
-        return t->host.leader[r] == r && !gpusym_rollcall_is_done(&t->host.rc, r, w->seq);
+        return t->host.leader[r] == r && !gpusym_agreement_is_done(&t->host.rc, r, w->seq);
     default:
         return !seen->begun || seen->step < (uint32_t) t->boot.step;
     }
@@ -119,7 +119,7 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
 static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, const gpusym_seen_t *seen, char *buf,
                           size_t size, size_t *used)
 {
-    const unsigned long long calls = t->host.joined ? (unsigned long long) gpusym_rollcall_last(&t->host.rc, r) : 0;
+    const unsigned long long calls = t->host.joined ? (unsigned long long) gpusym_agreement_last(&t->host.rc, r) : 0;
 
     append(buf, size, used, "rank %u (pid %d)", coll_gpusym_team_member(t, r),
            coll_gpusym_peer_process(t->host.peers[r]));
@@ -230,7 +230,7 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
 
 _Static_assert(
     (int) COLL_GPUSYM_WAIT_NONE == GPUSYM_STATUS_NOBODY && (int) COLL_GPUSYM_WAIT_POST == GPUSYM_STATUS_POST &&
-        (int) COLL_GPUSYM_WAIT_ROLLCALL == GPUSYM_STATUS_ROLLCALL &&
+        (int) COLL_GPUSYM_WAIT_ENTRIES == GPUSYM_STATUS_ENTRIES &&
         (int) COLL_GPUSYM_WAIT_SIZES == GPUSYM_STATUS_SIZES && (int) COLL_GPUSYM_WAIT_SETUP == GPUSYM_STATUS_SETUP &&
         (int) COLL_GPUSYM_WAIT_VOTE == GPUSYM_STATUS_VOTE && (int) COLL_GPUSYM_WAIT_READY == GPUSYM_STATUS_READY &&
         (int) COLL_GPUSYM_WAIT_LED == GPUSYM_STATUS_LED && (int) COLL_GPUSYM_WAIT_ISLANDS == GPUSYM_STATUS_ISLANDS,

@@ -26,7 +26,7 @@ typedef struct {
     uint32_t reports;   /* so far, by this rank or another */
 } coll_gpusym_wait_t;
 
-/* A health check of a call that waits. seq: of its roll-call, if it is posted; gap_ns: time since the last check.
+/* A health check of a call that waits. seq: of its call agreement, if it is posted; gap_ns: time since the last check.
  * Reports missing ranks to the user from time to time. True: the time limit has passed, and that has been reported. */
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns);

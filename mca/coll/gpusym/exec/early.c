@@ -41,7 +41,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 /* Signature of what rank r has posted of its buffers. */
 static uint64_t sign_rank(const coll_gpusym_task_t *task, uint32_t r)
 {
-    const gpusym_entry_t *entry = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
+    const gpusym_entry_t *entry = gpusym_agreement_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     if (0 == (entry->in_key | entry->out_key)) {
         return 0;
     }

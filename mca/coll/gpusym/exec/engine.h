@@ -34,8 +34,8 @@ typedef struct coll_gpusym_engine {
     bool apart;
     int reason_apart; /* enum coll_gpusym_reason, for what is staged then */
     /* Where calls are recorded: when MPI was called last, in ticks (trace/ticks.h), and how; the communicator in the
-     * trace, plus one, and calls of it that no roll-call numbers. Written by the thread that makes a call; the last
-     * three where a call is polled, or ends. */
+     * trace, plus one, and calls of it that no call agreement numbers. Written by the thread that makes a call; the
+     * last three where a call is polled, or ends. */
     struct {
         uint64_t entered;
         uint8_t form; /* enum coll_gpusym_form */

@@ -71,7 +71,7 @@ coll_gpusym_turn_t coll_gpusym_kernel_check(coll_gpusym_run_t *run, uint64_t now
     const double timeout = coll_gpusym_params.timeout;
     /* The time of a nonblocking call counts from when all have launched: before, a peer may be busy elsewhere. */
     if (0 == run->since_ns && (COLL_GPUSYM_NONBLOCKING != run->mode ||
-                               gpusym_rollcall_all_launched(coll_gpusym_run_rollcall(run), run->task.read.seq))) {
+                               gpusym_agreement_all_launched(coll_gpusym_run_agreement(run), run->task.read.seq))) {
         run->since_ns = now_ns;
     }
     const int idle = dev->stream_poll(run->launch.lane->stream);

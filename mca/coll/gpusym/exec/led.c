@@ -32,11 +32,11 @@ coll_gpusym_turn_t coll_gpusym_led_map(coll_gpusym_run_t *run, int otherwise)
 /* Once all inputs are where they are loaded. */
 static coll_gpusym_turn_t await_ready(coll_gpusym_run_t *run, coll_gpusym_led_buffers_t *all)
 {
-    const gpusym_rollcall_t *rc = coll_gpusym_run_rollcall(run);
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_t *rc = coll_gpusym_run_agreement(run);
+    const gpusym_agreement_read_t *read = &run->task.read;
     uint32_t r = 0;
     int corrupt;
-    while (r < rc->nranks && (0 == (read->any & GPUSYM_POST_FILLS) || gpusym_rollcall_is_ready(rc, r, read->seq))) {
+    while (r < rc->nranks && (0 == (read->any & GPUSYM_POST_FILLS) || gpusym_agreement_is_ready(rc, r, read->seq))) {
         r++;
     }
     if (r < rc->nranks) {
@@ -74,7 +74,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
             return turn;
         }
         run->since_ns = 0;
-        gpusym_rollcall_ready(coll_gpusym_run_rollcall(run), run->task.read.seq);
+        gpusym_agreement_ready(coll_gpusym_run_agreement(run), run->task.read.seq);
         return go_on(run, all);
     default:
         run->is.led.begun = true;
@@ -91,7 +91,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
 
 coll_gpusym_turn_t coll_gpusym_led_done(coll_gpusym_run_t *run)
 {
-    gpusym_rollcall_done(coll_gpusym_run_rollcall(run), run->task.read.seq);
+    gpusym_agreement_done(coll_gpusym_run_agreement(run), run->task.read.seq);
     run->is.led.step = COLL_GPUSYM_LED_OTHERS;
     return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
 }
@@ -102,7 +102,7 @@ static uint32_t find_missing(const coll_gpusym_run_t *run)
     const coll_gpusym_team_t *t = run->engine->team;
     uint32_t r = 0;
     while (r < t->host.nranks &&
-           (t->host.leader[r] != r || gpusym_rollcall_is_done(&t->host.rc, r, run->task.read.seq))) {
+           (t->host.leader[r] != r || gpusym_agreement_is_done(&t->host.rc, r, run->task.read.seq))) {
         r++;
     }
     return r;

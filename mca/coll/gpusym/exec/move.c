@@ -66,7 +66,7 @@ typedef struct {
 } in_t;
 
 struct coll_gpusym_move {
-    const gpusym_rollcall_t *rc;
+    const gpusym_agreement_t *rc;
     const coll_gpusym_windows_t *w;
     gpusym_gpu_t *gpu; /* NULL: both buffers are host memory */
     uint64_t seq;
@@ -88,7 +88,7 @@ struct coll_gpusym_move {
 
 /* ---- windows ---- */
 
-static bool find_windows(coll_gpusym_windows_t *w, const gpusym_rollcall_t *rc, bool *refused)
+static bool find_windows(coll_gpusym_windows_t *w, const gpusym_agreement_t *rc, bool *refused)
 {
     bool all = true;
     for (uint32_t r = 0; r < rc->nranks && !*refused; r++) {
@@ -101,22 +101,22 @@ static bool find_windows(coll_gpusym_windows_t *w, const gpusym_rollcall_t *rc, 
     return all;
 }
 
-void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_rollcall_t *rc, uint64_t seq)
+void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_agreement_t *rc, uint64_t seq)
 {
     gpusym_window_t *own;
     if (!w->voted) {
-        bool refused = gpusym_rollcall_refused(rc, seq) || GPUSYM_SUCCESS != gpusym_window_own(&own);
+        bool refused = gpusym_agreement_refused(rc, seq) || GPUSYM_SUCCESS != gpusym_window_own(&own);
         if (NULL == w->of && !refused) {
             w->of = calloc(rc->nranks, sizeof(gpusym_window_t *));
             refused = NULL == w->of;
         }
         const bool all = !refused && find_windows(w, rc, &refused);
         if (refused || all) {
-            gpusym_rollcall_vote(rc, seq, all && !refused);
+            gpusym_agreement_vote(rc, seq, all && !refused);
             w->voted = true;
         }
     }
-    w->agreed = w->voted ? gpusym_rollcall_votes(rc, seq) : 0;
+    w->agreed = w->voted ? gpusym_agreement_votes(rc, seq) : 0;
 }
 
 void coll_gpusym_windows_free(coll_gpusym_windows_t *w)
@@ -256,7 +256,7 @@ static bool keep_sent(coll_gpusym_move_t *m, gpusym_table_row_t *row, const char
 }
 
 coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b,
-                                           const gpusym_rollcall_t *rc, const coll_gpusym_windows_t *w, uint64_t seq)
+                                           const gpusym_agreement_t *rc, const coll_gpusym_windows_t *w, uint64_t seq)
 {
     const uint32_t n = rc->nranks;
     const unsigned pattern = coll_gpusym_facts[k->args->coll].pattern;

@@ -24,7 +24,7 @@ typedef struct {
 
 /* Finds the windows, in call seq, which all ranks have posted; makes ours. Never waits. Sets w->agreed once all ranks
  * know; until then it is 0. The call may be any in which all ranks do this. */
-void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_rollcall_t *rc, uint64_t seq);
+void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_agreement_t *rc, uint64_t seq);
 /* Frees what is known of them. */
 void coll_gpusym_windows_free(coll_gpusym_windows_t *w);
 
@@ -34,7 +34,7 @@ typedef struct coll_gpusym_move coll_gpusym_move_t;
 /* Begins this rank's part of call seq, which all ranks have posted and agreed to move; the windows are agreed. k, rc
  * and w outlive it. b: of its arguments. NULL: no host memory. */
 coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b,
-                                           const gpusym_rollcall_t *rc, const coll_gpusym_windows_t *w, uint64_t seq);
+                                           const gpusym_agreement_t *rc, const coll_gpusym_windows_t *w, uint64_t seq);
 typedef enum {
     COLL_GPUSYM_MOVE_GOES_ON,
     COLL_GPUSYM_MOVE_ENDED,

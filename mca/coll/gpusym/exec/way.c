@@ -39,7 +39,7 @@ void coll_gpusym_run_offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 bool coll_gpusym_run_post(coll_gpusym_run_t *run, gpusym_post_t *post)
 {
     if (coll_gpusym_zero_copy_tell(&run->task, post) &&
-        gpusym_rollcall_post(coll_gpusym_run_rollcall(run), post, &run->task.read)) {
+        gpusym_agreement_post(coll_gpusym_run_agreement(run), post, &run->task.read)) {
         return true;
     }
     coll_gpusym_run_repost(run);
@@ -69,7 +69,7 @@ coll_gpusym_turn_t coll_gpusym_run_vote(coll_gpusym_run_t *run, bool mapped, int
                    coll_gpusym_team_rank(run->engine->team), gpusym_current.dev->error(),
                    gpusym_fd_lack() ? " (no file descriptor is left)" : "");
     }
-    gpusym_rollcall_vote(coll_gpusym_run_rollcall(run), run->task.read.seq, mapped);
+    gpusym_agreement_vote(coll_gpusym_run_agreement(run), run->task.read.seq, mapped);
     run->voted = true;
     return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_VOTE);
 }
@@ -78,7 +78,7 @@ coll_gpusym_turn_t coll_gpusym_run_votes(coll_gpusym_run_t *run)
 {
     coll_gpusym_task_t *task = &run->task;
     char label[GPUSYM_COMM_LABEL_MAX];
-    const int votes = gpusym_rollcall_votes(coll_gpusym_run_rollcall(run), task->read.seq);
+    const int votes = gpusym_agreement_votes(coll_gpusym_run_agreement(run), task->read.seq);
     if (0 == votes) {
         return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_VOTE);
     }

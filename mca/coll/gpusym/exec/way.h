@@ -33,14 +33,14 @@ typedef enum {
 /* What a call waits for, in messages to the user. */
 typedef enum {
     COLL_GPUSYM_WAIT_NONE,
-    COLL_GPUSYM_WAIT_POST,     /* to be posted: the address exchange of the team, or a peer that is too far behind */
-    COLL_GPUSYM_WAIT_ROLLCALL, /* for the peers' entries */
-    COLL_GPUSYM_WAIT_SIZES,    /* for the peers' tables of sizes */
-    COLL_GPUSYM_WAIT_SETUP,    /* for the second step of set-up, in which all lines are mapped */
-    COLL_GPUSYM_WAIT_VOTE,     /* for the peers' votes */
-    COLL_GPUSYM_WAIT_READY,    /* a leader: for the ranks that bring their input */
-    COLL_GPUSYM_WAIT_LED,      /* for the leaders */
-    COLL_GPUSYM_WAIT_ISLANDS,  /* for other islands */
+    COLL_GPUSYM_WAIT_POST,    /* to be posted: the address exchange of the team, or a peer that is too far behind */
+    COLL_GPUSYM_WAIT_ENTRIES, /* for the peers' entries */
+    COLL_GPUSYM_WAIT_SIZES,   /* for the peers' tables of sizes */
+    COLL_GPUSYM_WAIT_SETUP,   /* for the second step of set-up, in which all lines are mapped */
+    COLL_GPUSYM_WAIT_VOTE,    /* for the peers' votes */
+    COLL_GPUSYM_WAIT_READY,   /* a leader: for the ranks that bring their input */
+    COLL_GPUSYM_WAIT_LED,     /* for the leaders */
+    COLL_GPUSYM_WAIT_ISLANDS, /* for other islands */
 } coll_gpusym_wait_for_t;
 
 /* Why a call failed on this rank. `rank`: a member of the team (DEAD, TIMEOUT, CORRUPT, ABORTED), or a rank of the
@@ -200,7 +200,7 @@ static inline uint8_t coll_gpusym_run_what(const coll_gpusym_run_t *run)
 {
     return (uint8_t) ((uint8_t) run->args->coll | (COLL_GPUSYM_AGREES == run->mode ? COLL_GPUSYM_WHAT_AGREES : 0));
 }
-static inline gpusym_rollcall_t *coll_gpusym_run_rollcall(const coll_gpusym_run_t *run)
+static inline gpusym_agreement_t *coll_gpusym_run_agreement(const coll_gpusym_run_t *run)
 {
     return &run->engine->team->host.rc;
 }

@@ -108,7 +108,7 @@ static coll_gpusym_turn_t runs(coll_gpusym_run_t *run, uint32_t blocks)
     coll_gpusym_traced_runs(run, &coll_gpusym_way_kernel, blocks);
     run->is.kernel.step = COLL_GPUSYM_KERNEL_RUNS;
     if (COLL_GPUSYM_NONBLOCKING == run->mode) {
-        gpusym_rollcall_launched(coll_gpusym_run_rollcall(run), run->task.read.seq);
+        gpusym_agreement_launched(coll_gpusym_run_agreement(run), run->task.read.seq);
     }
     return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
 }
@@ -168,7 +168,7 @@ static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
         coll_gpusym_resident_command_sender(run->engine->residents, &run->task, &run->launch);
     }
     run->is.kernel.has_tokens = true; /* or some of them */
-    return gpusym_tokens_take(coll_gpusym_run_rollcall(run), run->task.read.seq)
+    return gpusym_tokens_take(coll_gpusym_run_agreement(run), run->task.read.seq)
                ? launch(run)
                : coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
 }
@@ -217,7 +217,7 @@ static coll_gpusym_turn_t check(coll_gpusym_run_t *run, uint64_t now_ns)
         return coll_gpusym_kernel_check_copies(run, now_ns);
     }
     if (COLL_GPUSYM_KERNEL_TOKENS == run->is.kernel.step) {
-        const int corrupt = gpusym_tokens_rescue(coll_gpusym_run_rollcall(run));
+        const int corrupt = gpusym_tokens_rescue(coll_gpusym_run_agreement(run));
         if (corrupt >= 0) {
             return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL);
         }
@@ -235,7 +235,7 @@ static void end(coll_gpusym_run_t *run)
 {
     coll_gpusym_early_ended(&run->engine->residents->early, &run->task);
     if (run->is.kernel.has_tokens) {
-        gpusym_tokens_give(coll_gpusym_run_rollcall(run), MPI_SUCCESS != run->error);
+        gpusym_tokens_give(coll_gpusym_run_agreement(run), MPI_SUCCESS != run->error);
     }
 }
 

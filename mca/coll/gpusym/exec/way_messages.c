@@ -25,7 +25,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 /* The user has chosen no algorithm. No rank is on the host and has gone on: its messages would be of host memory. */
 static bool possible(const coll_gpusym_run_t *run)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     return !read->host && 0 != (read->all & GPUSYM_POST_MESSAGES) &&
            COLL_GPUSYM_ALG_AUTO == coll_gpusym_setting(run->engine->team, run->args->coll, COLL_GPUSYM_ALG_AUTO);
 }

@@ -36,7 +36,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 /* No rank is on the host, where it would have gone on. */
 static bool possible(const coll_gpusym_run_t *run)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_CUT) &&
            read->mismatch_rank < 0 && read->same_layout && 0 != coll_gpusym_params.piece &&
            read->max_bytes > coll_gpusym_params.piece;

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The way of a communicator of several islands. The ranks of each island agree by their roll-call, then the islands;
- * the owners of rails load the inputs of their island's members, and store to their outputs.
+ * The way of a communicator of several islands. The ranks of each island agree by their call agreement, then the
+ * islands; the owners of rails load the inputs of their island's members, and store to their outputs.
  */
 #include "mca/coll/gpusym/exec/kernel.h"
 #include "mca/coll/gpusym/exec/led.h"
@@ -106,7 +106,7 @@ static coll_gpusym_turn_t take_verdict(coll_gpusym_run_t *run, const coll_gpusym
 /* A leader tells what this island does. 1: it has; 0: not yet; negative: the agreement has failed. */
 static int tell_islands(coll_gpusym_run_t *run)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     const coll_gpusym_island_record_t record = {.reason = run->is.led.reason,
                                                 .hash = run->task.hash,
                                                 .what = coll_gpusym_run_what(run),

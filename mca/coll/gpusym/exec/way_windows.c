@@ -15,7 +15,7 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 /* A call has one vote: where it has been cast on something else, the windows are to be known. */
 static bool possible(const coll_gpusym_run_t *run)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     const int windows = run->engine->windows.agreed;
     return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_MOVE) && !read->other_call &&
            windows >= 0 && (windows > 0 || !run->voted);
@@ -27,7 +27,7 @@ static coll_gpusym_turn_t agree(coll_gpusym_run_t *run)
     coll_gpusym_windows_t *w = &run->engine->windows;
     char label[GPUSYM_COMM_LABEL_MAX];
     if (0 == w->agreed) {
-        coll_gpusym_windows_poll(w, coll_gpusym_run_rollcall(run), run->task.read.seq);
+        coll_gpusym_windows_poll(w, coll_gpusym_run_agreement(run), run->task.read.seq);
     }
     if (w->agreed < 0) {
         GPUSYM_LOG(2,
@@ -44,7 +44,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     uint32_t rank = 0;
     if (NULL == run->is.move) {
         coll_gpusym_traced_launched(run, 0);
-        run->is.move = coll_gpusym_move_begin(run->task.segments, run->buffers, coll_gpusym_run_rollcall(run),
+        run->is.move = coll_gpusym_move_begin(run->task.segments, run->buffers, coll_gpusym_run_agreement(run),
                                               &run->engine->windows, run->task.read.seq);
     }
     if (NULL == run->is.move) {

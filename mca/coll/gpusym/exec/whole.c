@@ -24,10 +24,11 @@ static bool is_alone(const coll_gpusym_run_t *run)
 }
 
 /* Whether all ranks of a staged call look at this one's line once it is over. Those with host buffers have not been
- * told that it is staged; other islands hear of a mark later than of the data; without a roll-call nobody looks. */
+ * told that it is staged; other islands hear of a mark later than of the data; without a call agreement nobody looks.
+ */
 static bool all_look(const coll_gpusym_run_t *run)
 {
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     return 0 != read->seq && !read->host && !coll_gpusym_team_is_part(run->engine->team);
 }
 
@@ -115,12 +116,12 @@ void coll_gpusym_whole_drain(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounc
 void coll_gpusym_whole_look(coll_gpusym_run_t *run)
 {
     coll_gpusym_team_t *t = run->engine->team;
-    const gpusym_rollcall_read_t *read = &run->task.read;
+    const gpusym_agreement_read_t *read = &run->task.read;
     char label[GPUSYM_COMM_LABEL_MAX];
     if (MPI_SUCCESS != run->error || 0 == read->seq) {
         return;
     }
-    const int quitter = gpusym_rollcall_aborted(&t->host.rc, read->seq + 1);
+    const int quitter = gpusym_agreement_aborted(&t->host.rc, read->seq + 1);
     if (quitter >= 0) {
         coll_gpusym_help("aborted", (int) coll_gpusym_team_rank(t),
                          gpusym_comm_label(run->engine->fallback->comm, label, sizeof label),

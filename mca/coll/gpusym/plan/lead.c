@@ -255,7 +255,7 @@ static void add_pair(maker_t *m, uint32_t s, uint32_t d, const gpusym_table_row_
 /* What goes between any two ranks stands in their tables. */
 static void plan_pairs(maker_t *m)
 {
-    const gpusym_rollcall_t *rc = &m->team->host.rc;
+    const gpusym_agreement_t *rc = &m->team->host.rc;
     const gpusym_table_row_t *rows[COLL_GPUSYM_LED_MAX];
     for (uint32_t r = 0; r < m->n; r++) {
         if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, r, m->task->read.seq, &rows[r])) {

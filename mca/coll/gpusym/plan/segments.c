@@ -5,7 +5,7 @@
  *
  * Three forms: the message as a whole (all-reduce, reduce, bcast), and segments, one for each pair of ranks, that are
  * placed or reduced.  Nothing here depends on what the peers have; what must be alike on all ranks is compared by the
- * roll-call.
+ * call agreement.
  */
 #include "mca/coll/gpusym/plan/segments.h"
 
@@ -333,7 +333,7 @@ static pairs_t find_pairs(const coll_gpusym_segments_t *k, blocks_t *blocks)
     return s;
 }
 
-/* ---- what a rank knows before the roll-call ---- */
+/* ---- what a rank knows before the call agreement ---- */
 
 bool coll_gpusym_segments_moves(unsigned coll)
 {
@@ -938,13 +938,13 @@ bool coll_gpusym_segments_in_table(unsigned coll)
            (has_pairs(f) || coll_gpusym_has_arrays(f->written));
 }
 
-bool coll_gpusym_segments_alike(unsigned coll, const gpusym_rollcall_read_t *read)
+bool coll_gpusym_segments_alike(unsigned coll, const gpusym_agreement_read_t *read)
 {
     const bool own = coll_gpusym_segments_in_table(coll) && COLL_GPUSYM_P_ALLGATHER != coll_gpusym_facts[coll].pattern;
     return read->same_layout && !own;
 }
 
-bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read)
+bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_agreement_read_t *read)
 {
     const bool apart = coll_gpusym_facts[coll].apart;
     uint32_t need = 0;

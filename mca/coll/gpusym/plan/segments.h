@@ -102,9 +102,9 @@ void coll_gpusym_segments_maps(unsigned coll, bool *in, bool *out);
 bool coll_gpusym_segments_in_table(unsigned coll);
 /* Whether a rank finds its data's place in any output by its own arguments, since all outputs are laid out alike. All
  * entries have been read. */
-bool coll_gpusym_segments_alike(unsigned coll, const gpusym_rollcall_read_t *read);
+bool coll_gpusym_segments_alike(unsigned coll, const gpusym_agreement_read_t *read);
 /* Whether all ranks can do this collective by zero copy. All entries have been read. */
-bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_rollcall_read_t *read);
+bool coll_gpusym_segments_zero_copy(unsigned coll, const gpusym_agreement_read_t *read);
 
 /* Fills in the buffers, segments and ranks of the descriptor; w->rank and w->nranks are set. bytes: agreed by all
  * ranks. sizes: NULL where every rank receives all that is sent to it. */

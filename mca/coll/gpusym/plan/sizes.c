@@ -1,10 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Calls of which not all that is sent is taken: an error of the program, which the roll-call finds (see gpusym_post_t),
- * the same on all ranks.  Kernels take the two sides of a pair to agree, so the ranks first tell each other all sizes,
- * by their tables; then what goes between two ranks is the smaller of both sides.  A rank that gets less than was sent
- * ends with MPI_ERR_TRUNCATE; no rank's memory is written past what it gave, and the communicator works on.
+ * Calls of which not all that is sent is taken: an error of the program, which the call agreement finds (see
+ * gpusym_post_t), the same on all ranks.  Kernels take the two sides of a pair to agree, so the ranks first tell each
+ * other all sizes, by their tables; then what goes between two ranks is the smaller of both sides.  A rank that gets
+ * less than was sent ends with MPI_ERR_TRUNCATE; no rank's memory is written past what it gave, and the communicator
+ * works on.
  */
 #include "mca/coll/gpusym/plan/sizes.h"
 
@@ -32,7 +33,7 @@ coll_gpusym_sizes_t *coll_gpusym_sizes_create(const coll_gpusym_segments_t *k, u
     return s;
 }
 
-static gpusym_rollcall_t *rollcall_of(const coll_gpusym_sizes_t *s)
+static gpusym_agreement_t *agreement_of(const coll_gpusym_sizes_t *s)
 {
     return &s->segments->team->host.rc;
 }
@@ -40,7 +41,7 @@ static gpusym_rollcall_t *rollcall_of(const coll_gpusym_sizes_t *s)
 /* Fills this rank's table, if the call has not done so before its post. False: a peer still reads what it holds. */
 static bool tell_sizes(const coll_gpusym_sizes_t *s)
 {
-    gpusym_rollcall_t *rc = rollcall_of(s);
+    gpusym_agreement_t *rc = agreement_of(s);
     const gpusym_table_row_t *there;
     if (GPUSYM_SUCCESS != gpusym_table_make(rc)) {
         gpusym_table_lack(rc);
@@ -124,7 +125,7 @@ coll_gpusym_sizes_state_t coll_gpusym_sizes_poll(coll_gpusym_sizes_t *s, uint64_
         return COLL_GPUSYM_SIZES_WAITING;
     }
     for (uint32_t r = 0; r < s->segments->team->host.nranks; r++) {
-        gpusym_table_state_t state = gpusym_table_find(rollcall_of(s), r, s->seq, &s->rows[r]);
+        gpusym_table_state_t state = gpusym_table_find(agreement_of(s), r, s->seq, &s->rows[r]);
         if (GPUSYM_TABLE_THERE == state && !are_plausible(s, r)) {
             state = GPUSYM_TABLE_CORRUPT;
         }

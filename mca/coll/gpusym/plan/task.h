@@ -56,10 +56,10 @@ typedef struct {
     coll_gpusym_plan_cache_t *cache;  /* the communicator's */
     coll_gpusym_plan_t *plan;         /* persistent: what the first start found out; NULL: not kept */
     bool blocking;
-    bool alone;                  /* this process has no other call in flight */
-    bool overlaps;               /* not blocking: the program did something else after it had started the call */
-    uint32_t hash;               /* of what is alike on all ranks: the call, and the user's tuning */
-    gpusym_rollcall_read_t read; /* what the ranks have posted */
+    bool alone;                   /* this process has no other call in flight */
+    bool overlaps;                /* not blocking: the program did something else after it had started the call */
+    uint32_t hash;                /* of what is alike on all ranks: the call, and the user's tuning */
+    gpusym_agreement_read_t read; /* what the ranks have posted */
     const coll_gpusym_pair_sizes_t *sizes; /* NULL: all that is sent is taken */
     coll_gpusym_zero_copy_t zero_copy;
     bool chosen;                   /* `choice` is made */

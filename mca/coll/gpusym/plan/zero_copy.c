@@ -192,7 +192,7 @@ bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task)
 bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post)
 {
     const coll_gpusym_segments_t *k = task->segments;
-    gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
+    gpusym_agreement_t *rc = &coll_gpusym_task_team(task)->host.rc;
     const bool in_table = 0 != (post->flags & GPUSYM_POST_CAN_OUT) && coll_gpusym_segments_in_table(k->args->coll);
     const bool led = 0 != (post->flags & GPUSYM_POST_LED_OUT) && coll_gpusym_zero_copy_led_by_table(task);
     if ((!in_table && !led) || coll_gpusym_team_is_part(k->team)) {
@@ -247,7 +247,7 @@ static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint
 /* Maps what rank r offers. */
 static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool in, bool out)
 {
-    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
+    const gpusym_entry_t *e = gpusym_agreement_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     int rc = GPUSYM_SUCCESS;
     char *at;
 
@@ -287,13 +287,13 @@ bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool 
 /* Places our segment in rank r's output, which must hold it. False: the rank's table is corrupt. */
 static bool place_segment(const coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r)
 {
-    const gpusym_rollcall_t *rc = &coll_gpusym_task_team(task)->host.rc;
+    const gpusym_agreement_t *rc = &coll_gpusym_task_team(task)->host.rc;
     const gpusym_table_row_t *rows;
     if (GPUSYM_TABLE_THERE != gpusym_table_find(rc, r, task->read.seq, &rows)) {
         return false;
     }
     const gpusym_table_row_t row = rows[w->rank];
-    const gpusym_entry_t *e = gpusym_rollcall_entry(rc, r, task->read.seq);
+    const gpusym_entry_t *e = gpusym_agreement_entry(rc, r, task->read.seq);
     const uint64_t bytes = row.recv_bytes < w->send[r].bytes ? row.recv_bytes : w->send[r].bytes;
     const uint64_t room = 0 != e->out_key ? task->cache->mapped[r][1].size : 0, at = e->out_off;
     w->send[r].bytes = bytes;
@@ -338,7 +338,7 @@ static int map_window(const coll_gpusym_task_t *task, uint32_t r, uint64_t off, 
 /* Maps one buffer of rank r, if it has any. which: 0 its input, 1 its output. *room: bytes that are mapped there. */
 static int map_led(coll_gpusym_task_t *task, uint32_t r, unsigned which, char **at, uint64_t *room)
 {
-    const gpusym_entry_t *e = gpusym_rollcall_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
+    const gpusym_entry_t *e = gpusym_agreement_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     const uint32_t key = 0 == which ? e->in_key : e->out_key;
     const uint64_t off = 0 == which ? e->in_off : e->out_off;
     const bool window = 0 != (e->flags & (0 == which ? GPUSYM_POST_WINDOW_IN : GPUSYM_POST_WINDOW_OUT));

@@ -22,7 +22,7 @@ static int get_leader(void *arg, uint32_t pos, gpusym_rail_peer_t *peer)
 }
 
 /* For the helper thread, or a thread of MPI that polls. What it reads belongs to the thread that makes the
- * communicator's calls, which writes `entered` before the roll-call's number. */
+ * communicator's calls, which writes `entered` before the call agreement's number. */
 static int answer(void *arg, uint64_t call)
 {
     const coll_gpusym_hosts_t *h = arg;
@@ -110,7 +110,7 @@ coll_gpusym_verdict_t coll_gpusym_hosts_told(const coll_gpusym_team_t *t, uint32
 void coll_gpusym_hosts_enter(coll_gpusym_team_t *t, uint64_t seq)
 {
     __atomic_store_n(&t->hosts->entered, seq, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* before the roll-call's number */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* before the call agreement's number */
 }
 
 int coll_gpusym_hosts_post(coll_gpusym_team_t *t, uint64_t seq, const coll_gpusym_island_record_t *record)

@@ -40,7 +40,7 @@ struct coll_gpusym_hosts {
     gpusym_records_t *records;
     /* What the helper thread answers by: the calls that this rank has posted, and the last of them that was not on host
      * memory. Atomic. */
-    const uint64_t *seq; /* in the roll-call; of a communicator that was freed: last_seq */
+    const uint64_t *seq; /* in the call agreement; of a communicator that was freed: last_seq */
     uint64_t last_seq;
     uint64_t entered;
     uint64_t posted; /* the call whose record this leader has posted last; 0: none */

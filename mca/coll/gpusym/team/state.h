@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * What the ranks of a communicator share. Set-up has two steps, both collective and polled, since a nonblocking call
- * must not wait for its peers. Bootstrap, at the first collective: the ranks' addresses, the lines of the roll-call.
- * Join, at the first call in which all ranks have device buffers: the heap, the slots.
+ * must not wait for its peers. Bootstrap, at the first collective: the ranks' addresses, the lines of the call
+ * agreement. Join, at the first call in which all ranks have device buffers: the heap, the slots.
  */
 #ifndef MCA_COLL_GPUSYM_TEAM_STATE_H
 #define MCA_COLL_GPUSYM_TEAM_STATE_H
@@ -12,7 +12,7 @@
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/agree/notices.h"
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/rules/rules.h"
 
@@ -48,13 +48,13 @@ typedef struct {
 
 typedef struct coll_gpusym_tuner coll_gpusym_tuner_t;
 
-/* The ranks of one island: their roll-call, and what their kernels use. Ranks in here are members of the island, by
- * their numbers there: see coll_gpusym_team_member. */
+/* The ranks of one island: their call agreement, and what their kernels use. Ranks in here are members of the island,
+ * by their numbers there: see coll_gpusym_team_member. */
 typedef struct {
     uint32_t nranks, rank;
 
     /* From the bootstrap. */
-    gpusym_rollcall_t rc;       /* valid while the team's reason < 0 or became so after the second step */
+    gpusym_agreement_t rc;      /* valid while the team's reason < 0 or became so after the second step */
     coll_gpusym_peer_t **peers; /* [nranks] the ranks' processes; the array is owned */
     uint64_t key;               /* of our line: identifies the communicator to its processes; not 0 */
     bool has_line;
@@ -76,8 +76,8 @@ typedef struct {
     uint64_t stream_slot_off; /* in the same slab */
     uint32_t stream_epoch;
     uint32_t sm_count; /* of the smallest GPU */
-    /* A call begins with the epoch epoch_base + the number of its roll-call: so an epoch belongs to one call alone,
-     * also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
+    /* A call begins with the epoch epoch_base + the number of its call agreement: so an epoch belongs to one call
+     * alone, also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
     uint32_t barrier;   /* while the slots are cleared: the barrier that is under way, from 1; 0: none */
     gpusym_work_t work; /* peers and layout filled in */

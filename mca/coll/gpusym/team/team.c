@@ -417,7 +417,7 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *t)
         coll_gpusym_team_step(t, next);
     }
     coll_gpusym_exchange_free(t);
-    coll_gpusym_peers_forget(t->host.peers, t->host.nranks); /* the roll-call watches by descriptors of its own */
+    coll_gpusym_peers_forget(t->host.peers, t->host.nranks); /* the call agreement watches by descriptors of its own */
     t->open = !t->none;
     return 1;
 }
@@ -436,7 +436,7 @@ void coll_gpusym_team_free(coll_gpusym_team_t *t)
         /* Peers may still be in our last call, or in the set-up that has ended here. A kernel of ours that may still
          * write to their slots keeps them. */
         if (!t->runs_on) {
-            gpusym_rollcall_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
+            gpusym_agreement_retire(&t->host.rc, t->host.line_off, t->boot.notices.off);
         }
         coll_gpusym_team_free_slot(t);
     } else if (t->host.has_line && (!t->broken || coll_gpusym_team_is_part(t))) {

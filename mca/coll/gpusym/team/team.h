@@ -34,7 +34,7 @@ int coll_gpusym_team_bootstrap(coll_gpusym_team_t *team);
 static inline bool coll_gpusym_team_post_host(coll_gpusym_team_t *team, enum coll_gpusym_coll coll)
 {
     return (int) coll >= (int) COLL_GPUSYM_NATIVES || !team->host.joined ||
-           gpusym_rollcall_post_host(&team->host.rc, (uint8_t) coll);
+           gpusym_agreement_post_host(&team->host.rc, (uint8_t) coll);
 }
 
 #endif

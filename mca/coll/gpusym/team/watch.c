@@ -69,7 +69,7 @@ void coll_gpusym_hosts_pass_on(coll_gpusym_hosts_t *h)
 static void give_up_with_others(coll_gpusym_hosts_t *h)
 {
     coll_gpusym_team_t *t = h->team;
-    const int quitter = gpusym_rollcall_quitter(&t->host.rc);
+    const int quitter = gpusym_agreement_quitter(&t->host.rc);
     const char *why;
     const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
     if (rank >= 0 && 0 == __atomic_load_n(&h->blamed, __ATOMIC_RELAXED)) {
@@ -90,7 +90,7 @@ void coll_gpusym_hosts_watch(coll_gpusym_hosts_t *h)
 
 /* ---- for calls ---- */
 
-/* Of the processes of this host the system tells, of the others the network; of this island the roll-call. */
+/* Of the processes of this host the system tells, of the others the network; of this island the call agreement. */
 static int find_lost_process(const coll_gpusym_team_t *t, const char **why)
 {
     const coll_gpusym_hosts_t *h = t->hosts;

@@ -58,7 +58,7 @@ static int line_last(const gpusym_line_t *line)
 {
     uint16_t last = 0;
     int what = -1;
-    for (unsigned i = 0; i < GPUSYM_ROLLCALL_HISTORY; i++) {
+    for (unsigned i = 0; i < GPUSYM_AGREEMENT_HISTORY; i++) {
         const uint64_t word = __atomic_load_n(&line->entry[i].word, __ATOMIC_ACQUIRE);
         const uint16_t seq = (uint16_t) (word >> 48);
         if (0 != word && (what < 0 || (int16_t) (uint16_t) (seq - last) > 0)) {

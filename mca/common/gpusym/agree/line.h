@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * A line: what a rank tells its peers in one communicator. Every communicator has one line in the pages of each of its
- * ranks (shm/pages.h). A rank writes its own line only. Roll-call (rollcall.h) and launch tokens (tokens.h) use the
- * first part; the rest records the last activity of the process, for messages about missing ranks.
+ * ranks (shm/pages.h). A rank writes its own line only. Call agreement (agreement.h) and launch tokens (tokens.h) use
+ * the first part; the rest records the last activity of the process, for messages about missing ranks.
  */
 #ifndef GPUSYM_COMMON_AGREE_LINE_H
 #define GPUSYM_COMMON_AGREE_LINE_H
@@ -14,7 +14,7 @@
 #include "mca/common/gpusym/shm/pages.h"
 
 /* Calls that a line holds. A rank may run ahead of a reader by half as many. */
-#define GPUSYM_ROLLCALL_HISTORY 32u
+#define GPUSYM_AGREEMENT_HISTORY 32u
 
 /* A rank's entry of one call: one cache line. Ranks with host buffers write `word` only. */
 typedef struct {
@@ -56,12 +56,12 @@ _Static_assert(0 == sizeof(gpusym_status_t) % 8, "a status is copied by words");
 
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
-    gpusym_entry_t entry[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY */
-    uint64_t vote[GPUSYM_ROLLCALL_HISTORY]; /* by sequence % HISTORY: sequence << 1 | yes, see gpusym_rollcall_vote */
-    uint64_t go;                            /* rank 0: the last call for which it has taken all launch tokens */
-    uint64_t launched;                      /* the last call whose kernel the owner has launched */
-    uint32_t abort;                         /* not 0: the owner gave up; see gpusym_line_abort */
-    uint32_t step;                          /* the owner's progress in its set-up; only rises */
+    gpusym_entry_t entry[GPUSYM_AGREEMENT_HISTORY]; /* by sequence % HISTORY */
+    uint64_t vote[GPUSYM_AGREEMENT_HISTORY]; /* by sequence % HISTORY: sequence << 1 | yes, see gpusym_agreement_vote */
+    uint64_t go;                             /* rank 0: the last call for which it has taken all launch tokens */
+    uint64_t launched;                       /* the last call whose kernel the owner has launched */
+    uint32_t abort;                          /* not 0: the owner gave up; see gpusym_line_abort */
+    uint32_t step;                           /* the owner's progress in its set-up; only rises */
     uint64_t stamp;   /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
     uint64_t said;    /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     uint64_t ready;   /* the last call whose input the owner has brought to where a leader loads it */

@@ -7,7 +7,7 @@
  *
  * A rank writes its next record once it has read the last one of all ranks.  So a peer reads at most one record behind
  * the last, and a board holds two.  It may read the last one when this rank has long left the communicator: the board
- * stays as long as the line does (gpusym_rollcall_retire).
+ * stays as long as the line does (gpusym_agreement_retire).
  */
 #ifndef GPUSYM_COMMON_AGREE_NOTICES_H
 #define GPUSYM_COMMON_AGREE_NOTICES_H
@@ -26,7 +26,7 @@ typedef struct {
 } gpusym_notices_t;
 
 /* Makes this rank's board, and tells of it in its line, before peers know that. The board is freed with the line, by
- * gpusym_rollcall_retire, or by gpusym_pages_free_table. GPUSYM_ERR_NO_MEMORY. */
+ * gpusym_agreement_retire, or by gpusym_pages_free_table. GPUSYM_ERR_NO_MEMORY. */
 int gpusym_notices_open(gpusym_notices_t *n, uint32_t nranks, gpusym_line_t *line);
 /* Writes the next record, of at most GPUSYM_NOTICE_MAX bytes. The last one of all ranks has been read. */
 void gpusym_notices_write(gpusym_notices_t *n, const void *record, uint32_t bytes);

@@ -64,7 +64,7 @@ bool gpusym_status_look(const gpusym_look_t *look, uint64_t i, gpusym_line_t *li
 bool gpusym_status_last(const gpusym_line_t *line, uint16_t *seq, const gpusym_entry_t **entry)
 {
     *entry = NULL;
-    for (unsigned i = 0; i < GPUSYM_ROLLCALL_HISTORY; i++) {
+    for (unsigned i = 0; i < GPUSYM_AGREEMENT_HISTORY; i++) {
         const uint16_t number = (uint16_t) (line->entry[i].word >> 48);
         if (0 != line->entry[i].word && (NULL == *entry || (int16_t) (uint16_t) (number - *seq) > 0)) {
             *seq = number;

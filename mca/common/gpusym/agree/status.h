@@ -22,15 +22,15 @@ typedef enum {
 
 /* For whom it waits. */
 typedef enum {
-    GPUSYM_STATUS_NOBODY,   /* for no rank: the GPU works, or kernels wait for each other */
-    GPUSYM_STATUS_POST,     /* set-up's first step, or a peer that is too far behind */
-    GPUSYM_STATUS_ROLLCALL, /* ranks that have not posted it */
-    GPUSYM_STATUS_SIZES,    /* their tables of sizes */
-    GPUSYM_STATUS_SETUP,    /* set-up's second step */
-    GPUSYM_STATUS_VOTE,     /* votes */
-    GPUSYM_STATUS_READY,    /* a leader: ranks that bring their input */
-    GPUSYM_STATUS_LED,      /* leaders */
-    GPUSYM_STATUS_ISLANDS,  /* ranks of other islands, which are named */
+    GPUSYM_STATUS_NOBODY,  /* for no rank: the GPU works, or kernels wait for each other */
+    GPUSYM_STATUS_POST,    /* set-up's first step, or a peer that is too far behind */
+    GPUSYM_STATUS_ENTRIES, /* ranks that have not posted it */
+    GPUSYM_STATUS_SIZES,   /* their tables of sizes */
+    GPUSYM_STATUS_SETUP,   /* set-up's second step */
+    GPUSYM_STATUS_VOTE,    /* votes */
+    GPUSYM_STATUS_READY,   /* a leader: ranks that bring their input */
+    GPUSYM_STATUS_LED,     /* leaders */
+    GPUSYM_STATUS_ISLANDS, /* ranks of other islands, which are named */
     GPUSYM_STATUS_AWAITS
 } gpusym_status_awaits_t;
 

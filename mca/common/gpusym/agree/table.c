@@ -16,17 +16,17 @@ typedef struct {
 } table_t;
 _Static_assert(64 == sizeof(table_t), "rows begin at a cache line");
 
-static uint64_t table_bytes(const gpusym_rollcall_t *rc)
+static uint64_t table_bytes(const gpusym_agreement_t *rc)
 {
     return sizeof(table_t) + 2ull * rc->nranks * sizeof(gpusym_table_row_t);
 }
 
-static table_t *own_table(const gpusym_rollcall_t *rc)
+static table_t *own_table(const gpusym_agreement_t *rc)
 {
     return gpusym_pages_line(rc->table.off); /* of this process's slab */
 }
 
-int gpusym_table_make(gpusym_rollcall_t *rc)
+int gpusym_table_make(gpusym_agreement_t *rc)
 {
     uint64_t off;
     if (0 != rc->table.off || rc->table.lacking) {
@@ -42,30 +42,30 @@ int gpusym_table_make(gpusym_rollcall_t *rc)
     return rv;
 }
 
-void gpusym_table_lack(gpusym_rollcall_t *rc)
+void gpusym_table_lack(gpusym_agreement_t *rc)
 {
     __atomic_store_n(&rc->line[rc->rank]->table, LACK, __ATOMIC_RELEASE);
 }
 
 /* The half for call seq: that which has it already, or the older one. */
-static unsigned half_of(const gpusym_rollcall_t *rc, uint64_t seq)
+static unsigned half_of(const gpusym_agreement_t *rc, uint64_t seq)
 {
     return seq == rc->table.last[1] || (seq != rc->table.last[0] && rc->table.last[1] < rc->table.last[0]);
 }
 
 /* Whether rank r has not posted a call behind `last`, 0: none. It has, if we have posted as many more as lines hold. */
-static bool may_read(const gpusym_rollcall_t *rc, uint32_t r, uint64_t last)
+static bool may_read(const gpusym_agreement_t *rc, uint32_t r, uint64_t last)
 {
-    return 0 != last && last + GPUSYM_ROLLCALL_HISTORY > rc->seq && r != rc->rank &&
-           !gpusym_rollcall_has_posted(rc, r, last + 1);
+    return 0 != last && last + GPUSYM_AGREEMENT_HISTORY > rc->seq && r != rc->rank &&
+           !gpusym_agreement_has_posted(rc, r, last + 1);
 }
 
-bool gpusym_table_awaits(const gpusym_rollcall_t *rc, uint32_t r)
+bool gpusym_table_awaits(const gpusym_agreement_t *rc, uint32_t r)
 {
     return may_read(rc, r, rc->table.last[half_of(rc, rc->seq + 1)]);
 }
 
-gpusym_table_row_t *gpusym_table_rows(const gpusym_rollcall_t *rc, uint64_t seq)
+gpusym_table_row_t *gpusym_table_rows(const gpusym_agreement_t *rc, uint64_t seq)
 {
     const unsigned half = half_of(rc, seq);
     for (uint32_t r = 0; r < rc->nranks; r++) {
@@ -76,7 +76,7 @@ gpusym_table_row_t *gpusym_table_rows(const gpusym_rollcall_t *rc, uint64_t seq)
     return own_table(rc)->row + (uint64_t) half * rc->nranks;
 }
 
-void gpusym_table_publish(gpusym_rollcall_t *rc, uint64_t seq)
+void gpusym_table_publish(gpusym_agreement_t *rc, uint64_t seq)
 {
     const unsigned half = half_of(rc, seq);
     rc->table.last[half] = seq;
@@ -84,7 +84,7 @@ void gpusym_table_publish(gpusym_rollcall_t *rc, uint64_t seq)
     __atomic_store_n(&own_table(rc)->seq[half], seq, __ATOMIC_RELEASE);
 }
 
-gpusym_table_state_t gpusym_table_find(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq,
+gpusym_table_state_t gpusym_table_find(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq,
                                        const gpusym_table_row_t **rows)
 {
     const uint64_t off = __atomic_load_n(&rc->line[r]->table, __ATOMIC_ACQUIRE);
@@ -104,7 +104,7 @@ gpusym_table_state_t gpusym_table_find(const gpusym_rollcall_t *rc, uint32_t r, 
             *rows = table->row + (uint64_t) half * rc->nranks;
             return GPUSYM_TABLE_THERE;
         }
-        if (there > seq + GPUSYM_ROLLCALL_HISTORY) { /* no rank is that far ahead */
+        if (there > seq + GPUSYM_AGREEMENT_HISTORY) { /* no rank is that far ahead */
             return GPUSYM_TABLE_CORRUPT;
         }
     }

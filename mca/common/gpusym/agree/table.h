@@ -11,7 +11,7 @@
 #ifndef GPUSYM_COMMON_AGREE_TABLE_H
 #define GPUSYM_COMMON_AGREE_TABLE_H
 
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 
 /* What a rank has for one peer, and takes from it. In bytes; offsets count from the buffers that the rank posts. */
 typedef struct {
@@ -19,17 +19,17 @@ typedef struct {
 } gpusym_table_row_t;
 
 /* Makes this rank's table, if it has none. GPUSYM_ERR_NO_MEMORY: there is none, nor will there be. */
-int gpusym_table_make(gpusym_rollcall_t *rc);
+int gpusym_table_make(gpusym_agreement_t *rc);
 /* Tells the peers that this rank has no memory for a table. */
-void gpusym_table_lack(gpusym_rollcall_t *rc);
+void gpusym_table_lack(gpusym_agreement_t *rc);
 
 /* Returns this rank's rows for call seq, [nranks], to be filled; NULL: a peer may still read what they hold. seq: of
  * the call in flight, or of the next one. The table is made. */
-gpusym_table_row_t *gpusym_table_rows(const gpusym_rollcall_t *rc, uint64_t seq);
+gpusym_table_row_t *gpusym_table_rows(const gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether peer r may still read what the next call's rows hold: why gpusym_table_rows() returns NULL. */
-bool gpusym_table_awaits(const gpusym_rollcall_t *rc, uint32_t r);
+bool gpusym_table_awaits(const gpusym_agreement_t *rc, uint32_t r);
 /* Publishes these rows. Does not wait. A peer that has read this rank's entry of a later post finds them. */
-void gpusym_table_publish(gpusym_rollcall_t *rc, uint64_t seq);
+void gpusym_table_publish(gpusym_agreement_t *rc, uint64_t seq);
 
 /* What a peer's table says of a call. */
 typedef enum {
@@ -40,7 +40,7 @@ typedef enum {
 } gpusym_table_state_t;
 /* Finds rank r's rows for call seq, [nranks], set if they are there. They hold until this rank has posted a later
  * call. */
-gpusym_table_state_t gpusym_table_find(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq,
+gpusym_table_state_t gpusym_table_find(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq,
                                        const gpusym_table_row_t **rows);
 
 #endif

@@ -18,7 +18,7 @@ static bool comes_before(const gpusym_peer_t *a, const gpusym_peer_t *b)
     return x[0] != y[0] ? x[0] < y[0] : x[1] < y[1];
 }
 
-void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_off)
+void gpusym_tokens_init(gpusym_agreement_t *rc, uint32_t *order, uint64_t line_off)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) { /* by insertion: teams are small */
         uint32_t i = r;
@@ -32,7 +32,7 @@ void gpusym_tokens_init(gpusym_rollcall_t *rc, uint32_t *order, uint64_t line_of
     rc->holder = (uint64_t) (uint32_t) gpusym_peer_pid(rc->peer[0]) << 32 | (uint32_t) line_off;
 }
 
-int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
+int gpusym_tokens_take(gpusym_agreement_t *rc, uint64_t seq)
 {
     if (0 != rc->rank) {
         if (__atomic_load_n(&rc->line[0]->go, __ATOMIC_ACQUIRE) != seq) {
@@ -50,7 +50,7 @@ int gpusym_tokens_take(gpusym_rollcall_t *rc, uint64_t seq)
     return 1;
 }
 
-void gpusym_tokens_give(gpusym_rollcall_t *rc, bool failed)
+void gpusym_tokens_give(gpusym_agreement_t *rc, bool failed)
 {
     rc->tokens = 0;
     for (uint32_t r = 0; r < rc->nranks; r++) {
@@ -60,7 +60,7 @@ void gpusym_tokens_give(gpusym_rollcall_t *rc, bool failed)
     }
 }
 
-int gpusym_tokens_rescue(gpusym_rollcall_t *rc)
+int gpusym_tokens_rescue(gpusym_agreement_t *rc)
 {
     if (0 != rc->rank || rc->tokens >= rc->nranks) {
         return -1;

@@ -1,13 +1,13 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Roll-call: see rollcall.h.
+ * Call agreement: see agreement.h.
  */
-#include "mca/common/gpusym/agree/rollcall.h"
+#include "mca/common/gpusym/agree/agreement.h"
 
-#define HISTORY GPUSYM_ROLLCALL_HISTORY
+#define HISTORY GPUSYM_AGREEMENT_HISTORY
 
-static gpusym_entry_t *entry_of(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+static gpusym_entry_t *entry_of(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return &rc->line[r]->entry[seq % HISTORY];
 }
@@ -22,17 +22,17 @@ static bool tells_posted(uint64_t word, uint64_t seq)
     return (int16_t) (uint16_t) ((uint16_t) (word >> 48) - (uint16_t) seq) >= 0;
 }
 
-static bool has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+static bool has_posted(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return tells_posted(__atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_ACQUIRE), seq);
 }
 
-/* The fast path of host buffers records activity every so many calls, in gpusym_rollcall_near_enough(). */
+/* The fast path of host buffers records activity every so many calls, in gpusym_agreement_near_enough(). */
 #define STAMP_CALLS 64u
 
 /* A peer that has posted call seq - HISTORY / 2 has ended all calls before it, so no peer reads the overwritten
  * entries. */
-bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq)
+bool gpusym_agreement_near_enough(gpusym_agreement_t *rc, uint64_t seq)
 {
     uint64_t told = 0;
     if (0 == seq % STAMP_CALLS) {
@@ -80,31 +80,31 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
     }
 }
 
-bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read)
+bool gpusym_agreement_post(gpusym_agreement_t *rc, const gpusym_post_t *post, gpusym_agreement_read_t *read)
 {
     const uint64_t seq = rc->seq + 1; /* from 1: an unused line, all zero, reads as if call 0 were posted */
     uint64_t kind = post->kind;
     if (0 == seq % (HISTORY / 2)) {
-        if (!gpusym_rollcall_near_enough(rc, seq)) {
+        if (!gpusym_agreement_near_enough(rc, seq)) {
             return false;
         }
         kind |= 0 != rc->mixed && rc->mixed + HISTORY > seq ? GPUSYM_KIND_MIXED : 0;
     }
     __atomic_store_n(&rc->seq, seq, __ATOMIC_RELAXED);
-    *read = (gpusym_rollcall_read_t){.seq = seq,
-                                     .host = GPUSYM_KIND_HOST == post->kind,
-                                     .bounce = -1,
-                                     .bounce_rank = -1,
-                                     .mismatch_rank = -1,
-                                     .corrupt_rank = -1,
-                                     .word = seq << 48 | kind << 40 | (uint64_t) post->what << 32 | post->hash,
-                                     .bytes = post->bytes,
-                                     .exact = post->exact,
-                                     .max_bytes = post->bytes,
-                                     .all = post->flags,
-                                     .any = post->flags,
-                                     .layout = post->layout,
-                                     .same_layout = true};
+    *read = (gpusym_agreement_read_t){.seq = seq,
+                                      .host = GPUSYM_KIND_HOST == post->kind,
+                                      .bounce = -1,
+                                      .bounce_rank = -1,
+                                      .mismatch_rank = -1,
+                                      .corrupt_rank = -1,
+                                      .word = seq << 48 | kind << 40 | (uint64_t) post->what << 32 | post->hash,
+                                      .bytes = post->bytes,
+                                      .exact = post->exact,
+                                      .max_bytes = post->bytes,
+                                      .all = post->flags,
+                                      .any = post->flags,
+                                      .layout = post->layout,
+                                      .same_layout = true};
     gpusym_entry_t *e = entry_of(rc, rc->rank, seq);
     gpusym_line_stamp(rc->line[rc->rank]);
     if (GPUSYM_KIND_HOST != post->kind) {
@@ -116,7 +116,7 @@ bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpus
 }
 
 /* Takes rank r's entry into account. */
-static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
+static void note_entry(gpusym_agreement_read_t *read, uint32_t r, uint64_t word, const gpusym_entry_t *e)
 {
     const uint8_t kind = (uint8_t) (word >> 40) & KIND_MASK;
     if (GPUSYM_KIND_HOST == kind) {
@@ -145,12 +145,12 @@ static void note_entry(gpusym_rollcall_read_t *read, uint32_t r, uint64_t word, 
     read->same_layout = read->same_layout && e->layout == read->layout;
 }
 
-bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+bool gpusym_agreement_has_posted(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return has_posted(rc, r, seq);
 }
 
-uint64_t gpusym_rollcall_last(const gpusym_rollcall_t *rc, uint32_t r)
+uint64_t gpusym_agreement_last(const gpusym_agreement_t *rc, uint32_t r)
 {
     int16_t ahead = INT16_MIN;
     for (uint32_t i = 0; i < HISTORY; i++) {
@@ -161,12 +161,12 @@ uint64_t gpusym_rollcall_last(const gpusym_rollcall_t *rc, uint32_t r)
     return INT16_MIN == ahead ? 0 : rc->seq + (uint64_t) (int64_t) ahead;
 }
 
-bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+bool gpusym_agreement_has_voted(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return __atomic_load_n(&rc->line[r]->vote[seq % HISTORY], __ATOMIC_ACQUIRE) >> 1 == seq;
 }
 
-bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
+bool gpusym_agreement_read(gpusym_agreement_t *rc, gpusym_agreement_read_t *read)
 {
     /* Prefetch all lines at once: each is a cache miss of 0.1 us or more. */
     for (uint32_t r = read->next; r < rc->nranks; r++) {
@@ -186,22 +186,22 @@ bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read)
     return true;
 }
 
-const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+const gpusym_entry_t *gpusym_agreement_entry(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return entry_of(rc, r, seq);
 }
 
-uint8_t gpusym_rollcall_what(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+uint8_t gpusym_agreement_what(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return (uint8_t) (__atomic_load_n(&entry_of(rc, r, seq)->word, __ATOMIC_RELAXED) >> 32);
 }
 
-void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes)
+void gpusym_agreement_vote(gpusym_agreement_t *rc, uint64_t seq, bool yes)
 {
     __atomic_store_n(&rc->line[rc->rank]->vote[seq % HISTORY], seq << 1 | yes, __ATOMIC_RELEASE);
 }
 
-int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq)
+int gpusym_agreement_votes(const gpusym_agreement_t *rc, uint64_t seq)
 {
     int result = 1;
     for (uint32_t r = 0; r < rc->nranks; r++) {
@@ -214,7 +214,7 @@ int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq)
     return result;
 }
 
-bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq)
+bool gpusym_agreement_refused(const gpusym_agreement_t *rc, uint64_t seq)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (__atomic_load_n(&rc->line[r]->vote[seq % HISTORY], __ATOMIC_ACQUIRE) == seq << 1) {
@@ -224,12 +224,12 @@ bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq)
     return false;
 }
 
-void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq)
+void gpusym_agreement_launched(gpusym_agreement_t *rc, uint64_t seq)
 {
     __atomic_store_n(&rc->line[rc->rank]->launched, seq, __ATOMIC_RELEASE);
 }
 
-bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq)
+bool gpusym_agreement_all_launched(const gpusym_agreement_t *rc, uint64_t seq)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (__atomic_load_n(&rc->line[r]->launched, __ATOMIC_ACQUIRE) < seq) {
@@ -239,28 +239,28 @@ bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq)
     return true;
 }
 
-void gpusym_rollcall_ready(gpusym_rollcall_t *rc, uint64_t seq)
+void gpusym_agreement_ready(gpusym_agreement_t *rc, uint64_t seq)
 {
     __atomic_store_n(&rc->line[rc->rank]->ready, seq, __ATOMIC_RELEASE);
 }
 
-bool gpusym_rollcall_is_ready(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+bool gpusym_agreement_is_ready(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return 0 == (entry_of(rc, r, seq)->flags & GPUSYM_POST_FILLS) ||
            __atomic_load_n(&rc->line[r]->ready, __ATOMIC_ACQUIRE) >= seq;
 }
 
-void gpusym_rollcall_done(gpusym_rollcall_t *rc, uint64_t seq)
+void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq)
 {
     __atomic_store_n(&rc->line[rc->rank]->done, seq, __ATOMIC_RELEASE);
 }
 
-bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq)
+bool gpusym_agreement_is_done(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
     return __atomic_load_n(&rc->line[r]->done, __ATOMIC_ACQUIRE) >= seq;
 }
 
-void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notices)
+void gpusym_agreement_retire(gpusym_agreement_t *rc, uint64_t off, uint64_t notices)
 {
     const uint64_t table[GPUSYM_LINE_TABLES] = {rc->table.off, notices};
     gpusym_pages_retire(off, table, rc->nranks, rc->rank, (void **) rc->line, rc->generation);
@@ -271,12 +271,12 @@ void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notice
 /* ---- failures ---- */
 
 /* The mark of a peer, whose line may not be mapped yet, or this rank's; 0: none. */
-static uint32_t abort_of(const gpusym_rollcall_t *rc, uint32_t r)
+static uint32_t abort_of(const gpusym_agreement_t *rc, uint32_t r)
 {
     return r != rc->rank && NULL != rc->line[r] ? __atomic_load_n(&rc->line[r]->abort, __ATOMIC_ACQUIRE) : 0;
 }
 
-int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc, uint64_t seq)
+int gpusym_agreement_aborted(const gpusym_agreement_t *rc, uint64_t seq)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (!gpusym_line_serves(abort_of(rc, r), seq)) {
@@ -286,7 +286,7 @@ int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc, uint64_t seq)
     return -1;
 }
 
-int gpusym_rollcall_quitter(const gpusym_rollcall_t *rc)
+int gpusym_agreement_quitter(const gpusym_agreement_t *rc)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (0 != abort_of(rc, r)) {
@@ -298,7 +298,7 @@ int gpusym_rollcall_quitter(const gpusym_rollcall_t *rc)
 
 /* Returns whether an entry at call seq's place is possible when our last call is rc->seq: ranks are less than HISTORY
  * calls apart, and an entry remains for HISTORY calls. */
-static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *line, uint64_t seq)
+static bool entry_plausible(const gpusym_agreement_t *rc, const gpusym_line_t *line, uint64_t seq)
 {
     const gpusym_entry_t *e = &line->entry[seq % HISTORY];
     const uint64_t word = __atomic_load_n(&e->word, __ATOMIC_ACQUIRE);
@@ -310,7 +310,7 @@ static bool entry_plausible(const gpusym_rollcall_t *rc, const gpusym_line_t *li
            (0 == voted || (voted % HISTORY == seq % HISTORY && voted < rc->seq + HISTORY));
 }
 
-static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
+static bool line_plausible(const gpusym_agreement_t *rc, uint32_t r)
 {
     const gpusym_line_t *line = rc->line[r];
     const uint64_t generation = gpusym_line_generation(line);
@@ -321,12 +321,12 @@ static bool line_plausible(const gpusym_rollcall_t *rc, uint32_t r)
            __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->ready, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->done, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
-           /* what gpusym_rollcall_read() waits for, and what gpusym_rollcall_post() does */
+           /* what gpusym_agreement_read() waits for, and what gpusym_agreement_post() does */
            entry_plausible(rc, line, rc->seq) &&
            (rc->seq < HISTORY / 2 || entry_plausible(rc, line, rc->seq + 1 - HISTORY / 2));
 }
 
-int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
+int gpusym_agreement_corrupt(const gpusym_agreement_t *rc, const gpusym_agreement_read_t *read)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (!line_plausible(rc, r)) {
@@ -340,7 +340,7 @@ int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_r
     return -1;
 }
 
-int gpusym_rollcall_dead(const gpusym_rollcall_t *rc)
+int gpusym_agreement_dead(const gpusym_agreement_t *rc)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         if (r != rc->rank && !gpusym_peer_alive(rc->peer[r])) {

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/agree/rollcall.c: ranks are threads of this process, or processes forked from it.
+ * Unit tests of mca/common/gpusym/agree/agreement.c: ranks are threads of this process, or processes forked from it.
  * What a rank posts in a call follows from seed, call and rank, so that every reader knows what it must find. A seed as
  * the argument repeats a run.
  */
@@ -121,10 +121,10 @@ static gpusym_post_t script_post(const script_t *s, uint64_t call, uint32_t rank
 }
 
 /* What rank, which has device buffers, must read in that call. */
-static gpusym_rollcall_read_t script_expected(const script_t *s, uint32_t nranks, uint32_t rank, uint64_t call)
+static gpusym_agreement_read_t script_expected(const script_t *s, uint32_t nranks, uint32_t rank, uint64_t call)
 {
     const gpusym_post_t own = script_post(s, call, rank);
-    gpusym_rollcall_read_t e = {
+    gpusym_agreement_read_t e = {
         .bounce = -1, .bounce_rank = -1, .mismatch_rank = -1, .all = UINT32_MAX, .same_layout = true};
     for (uint32_t r = 0; r < nranks; r++) {
         const gpusym_post_t p = script_post(s, call, r);
@@ -150,17 +150,17 @@ static gpusym_rollcall_read_t script_expected(const script_t *s, uint32_t nranks
 }
 
 /* Whether rank's entry is what it posted. */
-static bool entry_right(const gpusym_rollcall_t *rc, uint32_t rank, uint64_t call, const gpusym_post_t *p)
+static bool entry_right(const gpusym_agreement_t *rc, uint32_t rank, uint64_t call, const gpusym_post_t *p)
 {
-    const gpusym_entry_t *e = gpusym_rollcall_entry(rc, rank, call);
+    const gpusym_entry_t *e = gpusym_agreement_entry(rc, rank, call);
     return e->bytes == p->bytes && e->flags == p->flags && e->layout == p->layout && e->in_key == p->in_key &&
            e->out_key == p->out_key && e->in_off == p->in_off && e->out_off == p->out_off &&
            gpusym_entry_intact(e, call);
 }
 
-static bool script_right(const script_t *s, const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read)
+static bool script_right(const script_t *s, const gpusym_agreement_t *rc, const gpusym_agreement_read_t *read)
 {
-    const gpusym_rollcall_read_t e = script_expected(s, rc->nranks, rc->rank, read->seq);
+    const gpusym_agreement_read_t e = script_expected(s, rc->nranks, rc->rank, read->seq);
     for (uint32_t r = 0; r < rc->nranks; r++) {
         const gpusym_post_t p = script_post(s, read->seq, r);
         if (GPUSYM_KIND_HOST != p.kind && !entry_right(rc, r, read->seq, &p)) {
@@ -178,19 +178,19 @@ static bool script_vote(uint64_t call, uint32_t rank)
     return 0 != mix(seed + mix(call) + rank) % 5;
 }
 
-static const gpusym_rollcall_read_t none; /* no call waits */
+static const gpusym_agreement_read_t none; /* no call waits */
 
 /* The second word on a call, where somebody has a fresh key; then the launch. */
-static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, bool vote)
+static bool script_agree(gpusym_agreement_t *rc, uint64_t call, uint64_t end, bool vote)
 {
     if (vote) {
         int votes, expected = 1;
         for (uint32_t r = 0; r < rc->nranks; r++) {
             expected = script_vote(call, r) ? expected : -1;
         }
-        gpusym_rollcall_vote(rc, call, script_vote(call, rc->rank));
-        while (0 == (votes = gpusym_rollcall_votes(rc, call))) {
-            if (gpusym_rollcall_corrupt(rc, &none) >= 0 || patience_ends(end)) {
+        gpusym_agreement_vote(rc, call, script_vote(call, rc->rank));
+        while (0 == (votes = gpusym_agreement_votes(rc, call))) {
+            if (gpusym_agreement_corrupt(rc, &none) >= 0 || patience_ends(end)) {
                 return false;
             }
         }
@@ -198,8 +198,8 @@ static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, boo
             return false;
         }
     }
-    gpusym_rollcall_launched(rc, call);
-    while (0 == call % 8 && !gpusym_rollcall_all_launched(rc, call)) {
+    gpusym_agreement_launched(rc, call);
+    while (0 == call % 8 && !gpusym_agreement_all_launched(rc, call)) {
         if (patience_ends(end)) {
             return false;
         }
@@ -208,35 +208,35 @@ static bool script_agree(gpusym_rollcall_t *rc, uint64_t call, uint64_t end, boo
 }
 
 /* Host ranks have a shorter way too: every other call of theirs goes by that. */
-static bool script_say(gpusym_rollcall_t *rc, uint64_t call, const gpusym_post_t *p, gpusym_rollcall_read_t *read)
+static bool script_say(gpusym_agreement_t *rc, uint64_t call, const gpusym_post_t *p, gpusym_agreement_read_t *read)
 {
-    return GPUSYM_KIND_HOST == p->kind && 0 != (mix(call) & 1) ? gpusym_rollcall_post_host(rc, p->what)
-                                                               : gpusym_rollcall_post(rc, p, read);
+    return GPUSYM_KIND_HOST == p->kind && 0 != (mix(call) & 1) ? gpusym_agreement_post_host(rc, p->what)
+                                                               : gpusym_agreement_post(rc, p, read);
 }
 
 /* One rank's way through a script. Host ranks post and go on; device ranks read, waiting for all; if all have device
  * memory that a kernel can serve they go on to a vote and a launch. 0: all was right; else the number of the call that
  * was not, from 1. */
-static uint64_t script_walk(const script_t *s, gpusym_rollcall_t *rc)
+static uint64_t script_walk(const script_t *s, gpusym_agreement_t *rc)
 {
     const uint64_t end = patience();
     for (uint64_t call = 1; call <= s->calls; call++) {
         const gpusym_post_t p = script_post(s, call, rc->rank);
-        gpusym_rollcall_read_t read;
+        gpusym_agreement_read_t read;
         while (!script_say(rc, call, &p, &read)) {
-            if (gpusym_rollcall_corrupt(rc, &none) >= 0 || patience_ends(end)) {
+            if (gpusym_agreement_corrupt(rc, &none) >= 0 || patience_ends(end)) {
                 return call;
             }
         }
         if (GPUSYM_KIND_HOST == p.kind) {
             continue;
         }
-        while (!gpusym_rollcall_read(rc, &read)) {
-            if (gpusym_rollcall_corrupt(rc, &read) >= 0 || patience_ends(end)) {
+        while (!gpusym_agreement_read(rc, &read)) {
+            if (gpusym_agreement_corrupt(rc, &read) >= 0 || patience_ends(end)) {
                 return call;
             }
         }
-        if (gpusym_rollcall_corrupt(rc, &read) >= 0 || read.seq != call || !script_right(s, rc, &read)) {
+        if (gpusym_agreement_corrupt(rc, &read) >= 0 || read.seq != call || !script_right(s, rc, &read)) {
             return call;
         }
         if (!read.host && read.bounce < 0 && !script_agree(rc, call, end, 0 != (read.any & GPUSYM_POST_NEW_KEY))) {
@@ -253,7 +253,7 @@ typedef struct {
     uint64_t off[RANKS_MAX];
     gpusym_line_t *line[RANKS_MAX];
     gpusym_peer_t *peer[RANKS_MAX];
-    gpusym_rollcall_t rc[RANKS_MAX];
+    gpusym_agreement_t rc[RANKS_MAX];
 } team_t;
 
 static void team_make(team_t *team, uint32_t nranks)
@@ -265,7 +265,7 @@ static void team_make(team_t *team, uint32_t nranks)
         OK(gpusym_pages_alloc(&team->off[r]));
         OK(gpusym_pages_peer(&id, &team->peer[r]));
         team->line[r] = gpusym_peer_line(team->peer[r], team->off[r]);
-        team->rc[r] = (gpusym_rollcall_t){.nranks = nranks, .rank = r, .line = team->line, .peer = team->peer};
+        team->rc[r] = (gpusym_agreement_t){.nranks = nranks, .rank = r, .line = team->line, .peer = team->peer};
     }
 }
 
@@ -278,7 +278,7 @@ static void team_free(team_t *team)
 
 typedef struct {
     const script_t *script;
-    gpusym_rollcall_t *rc;
+    gpusym_agreement_t *rc;
     uint64_t wrong;
 } walker_t;
 
@@ -329,7 +329,7 @@ static bool has_table(uint64_t call)
     return 0 != mix(seed + call) % 3;
 }
 
-static bool fill_table(gpusym_rollcall_t *rc, uint64_t call, uint64_t end)
+static bool fill_table(gpusym_agreement_t *rc, uint64_t call, uint64_t end)
 {
     gpusym_table_row_t *rows;
     while (NULL == (rows = gpusym_table_rows(rc, call))) {
@@ -344,7 +344,7 @@ static bool fill_table(gpusym_rollcall_t *rc, uint64_t call, uint64_t end)
     return true;
 }
 
-static bool tables_right(const gpusym_rollcall_t *rc, uint64_t call)
+static bool tables_right(const gpusym_agreement_t *rc, uint64_t call)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
         const gpusym_table_row_t *rows, row = row_of(call, r, rc->rank);
@@ -360,7 +360,7 @@ static void *walk_tables(void *arg)
 {
     walker_t *w = arg;
     const uint64_t end = patience();
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     for (uint64_t call = 1; call <= w->script->calls; call++) {
         const bool host = !has_table(call) && 0 == w->rc->rank;
         const gpusym_post_t post = {.kind = host ? GPUSYM_KIND_HOST : GPUSYM_KIND_NATIVE};
@@ -368,12 +368,12 @@ static void *walk_tables(void *arg)
         if (has_table(call) && !fill_table(w->rc, call, end)) {
             return NULL;
         }
-        while (!gpusym_rollcall_post(w->rc, &post, &read)) {
+        while (!gpusym_agreement_post(w->rc, &post, &read)) {
             if (patience_ends(end)) {
                 return NULL;
             }
         }
-        while (!host && !gpusym_rollcall_read(w->rc, &read)) {
+        while (!host && !gpusym_agreement_read(w->rc, &read)) {
             if (patience_ends(end)) {
                 return NULL;
             }
@@ -417,7 +417,7 @@ static void what_a_table_says(void **state)
     const gpusym_table_row_t *rows;
     team_t team;
     team_make(&team, 2);
-    gpusym_rollcall_t *rc = &team.rc[1];
+    gpusym_agreement_t *rc = &team.rc[1];
     assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_WAITING);
     OK(gpusym_table_make(rc));
     assert_int_equal(gpusym_table_find(&team.rc[0], 1, 1, &rows), GPUSYM_TABLE_WAITING);
@@ -439,21 +439,21 @@ static void a_half_waits_for_its_readers(void **state)
 {
     (void) state;
     const gpusym_post_t post = {.kind = GPUSYM_KIND_HOST};
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     team_t team;
     team_make(&team, 2);
-    gpusym_rollcall_t *rc = &team.rc[0];
+    gpusym_agreement_t *rc = &team.rc[0];
     OK(gpusym_table_make(rc));
     for (uint64_t call = 1; call <= 2; call++) {
         assert_non_null(gpusym_table_rows(rc, call));
         gpusym_table_publish(rc, call);
-        assert_true(gpusym_rollcall_post(rc, &post, &read));
+        assert_true(gpusym_agreement_post(rc, &post, &read));
     }
     assert_null(gpusym_table_rows(rc, 3));
     assert_true(gpusym_table_awaits(rc, 1));
-    assert_true(gpusym_rollcall_post(&team.rc[1], &post, &read)); /* call 1, in which it still is */
+    assert_true(gpusym_agreement_post(&team.rc[1], &post, &read)); /* call 1, in which it still is */
     assert_null(gpusym_table_rows(rc, 3));
-    assert_true(gpusym_rollcall_post(&team.rc[1], &post, &read));
+    assert_true(gpusym_agreement_post(&team.rc[1], &post, &read));
     assert_false(gpusym_table_awaits(rc, 1));
     gpusym_table_row_t *rows = gpusym_table_rows(rc, 3);
     assert_non_null(rows);
@@ -505,29 +505,29 @@ static void the_sequence_wraps(void **state)
 
 /* ---- one call, step by step ---- */
 
-static void post_one(gpusym_rollcall_t *rc, uint8_t kind, gpusym_rollcall_read_t *read)
+static void post_one(gpusym_agreement_t *rc, uint8_t kind, gpusym_agreement_read_t *read)
 {
     const gpusym_post_t p = {.kind = kind, .what = 9, .hash = 100, .bytes = 100};
-    assert_true(gpusym_rollcall_post(rc, &p, read));
+    assert_true(gpusym_agreement_post(rc, &p, read));
 }
 
 static void reading_waits_for_every_rank(void **state)
 {
     (void) state;
     team_t team;
-    gpusym_rollcall_read_t read[3];
+    gpusym_agreement_read_t read[3];
     team_make(&team, 3);
     for (unsigned call = 0; call < 100; call++) {
         const uint32_t first = call % 3, second = (call + 1 + call / 3 % 2) % 3, last = 3 - first - second;
         post_one(&team.rc[first], GPUSYM_KIND_NATIVE, &read[first]);
-        assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
+        assert_false(gpusym_agreement_read(&team.rc[first], &read[first]));
         post_one(&team.rc[second], GPUSYM_KIND_BOUNCE + 5, &read[second]);
-        assert_false(gpusym_rollcall_read(&team.rc[first], &read[first]));
-        assert_false(gpusym_rollcall_read(&team.rc[second], &read[second]));
+        assert_false(gpusym_agreement_read(&team.rc[first], &read[first]));
+        assert_false(gpusym_agreement_read(&team.rc[second], &read[second]));
         post_one(&team.rc[last], GPUSYM_KIND_BOUNCE + 7, &read[last]);
         for (uint32_t r = 0; r < 3; r++) {
-            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r]));
-            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r])); /* and again */
+            assert_true(gpusym_agreement_read(&team.rc[r], &read[r]));
+            assert_true(gpusym_agreement_read(&team.rc[r], &read[r])); /* and again */
             assert_false(read[r].host);
             assert_int_equal(read[r].bounce_rank, second < last ? second : last);
             assert_int_equal(read[r].bounce, GPUSYM_KIND_BOUNCE + (second < last ? 5 : 7));
@@ -538,14 +538,14 @@ static void reading_waits_for_every_rank(void **state)
 }
 
 /* Posts for all ranks of a team, and reads as rank 1 of them. */
-static gpusym_rollcall_read_t call_of(team_t *team, const gpusym_post_t *post)
+static gpusym_agreement_read_t call_of(team_t *team, const gpusym_post_t *post)
 {
-    gpusym_rollcall_read_t read[RANKS_MAX];
+    gpusym_agreement_read_t read[RANKS_MAX];
     for (uint32_t r = 0; r < team->nranks; r++) {
-        assert_true(gpusym_rollcall_post(&team->rc[r], &post[r], &read[r]));
+        assert_true(gpusym_agreement_post(&team->rc[r], &post[r], &read[r]));
     }
     for (uint32_t r = 0; r < team->nranks; r++) {
-        assert_true(gpusym_rollcall_read(&team->rc[r], &read[r]));
+        assert_true(gpusym_agreement_read(&team->rc[r], &read[r]));
     }
     return read[1];
 }
@@ -558,7 +558,7 @@ static void lengths_matter_where_they_are_exact(void **state)
     gpusym_post_t post[3] = {{.kind = GPUSYM_KIND_NATIVE, .what = 4, .hash = 5, .bytes = 1ull << 40}};
     post[1] = post[2] = post[0];
     post[2].bytes += 1ull << 33;
-    gpusym_rollcall_read_t read = call_of(&team, post);
+    gpusym_agreement_read_t read = call_of(&team, post);
     assert_int_equal(read.mismatch_rank, -1);
     assert_int_equal(read.max_bytes, post[2].bytes);
     post[0].exact = post[1].exact = post[2].exact = true;
@@ -589,7 +589,7 @@ static void flags_and_layouts_are_gathered(void **state)
     post[1] = post[2] = post[0];
     post[2].kind = GPUSYM_KIND_BOUNCE + 1;
     post[2].flags = GPUSYM_POST_CAN_IN | GPUSYM_POST_NEW_KEY;
-    gpusym_rollcall_read_t read = call_of(&team, post);
+    gpusym_agreement_read_t read = call_of(&team, post);
     assert_int_equal(read.all, GPUSYM_POST_CAN_IN);
     assert_int_equal(read.any, GPUSYM_POST_QUIET | GPUSYM_POST_CAN_IN | GPUSYM_POST_NEW_KEY);
     assert_true(read.same_layout);
@@ -611,7 +611,7 @@ static void balances_are_added_up(void **state)
     (void) state;
     enum { RANKS = 3 };
     team_t team;
-    gpusym_rollcall_read_t read[RANKS];
+    gpusym_agreement_read_t read[RANKS];
     const uint64_t balance[2][RANKS] = {{7, (uint64_t) -5, (uint64_t) -2}, {7, (uint64_t) -5, (uint64_t) -3}};
     team_make(&team, RANKS);
     for (unsigned call = 0; call < 2; call++) {
@@ -622,10 +622,10 @@ static void balances_are_added_up(void **state)
                                         .exact = 1 == call,
                                         .bytes = 8 + r,
                                         .balance = balance[call][r]};
-            assert_true(gpusym_rollcall_post(&team.rc[r], &post, &read[r]));
+            assert_true(gpusym_agreement_post(&team.rc[r], &post, &read[r]));
         }
         for (uint32_t r = 0; r < RANKS; r++) {
-            assert_true(gpusym_rollcall_read(&team.rc[r], &read[r]));
+            assert_true(gpusym_agreement_read(&team.rc[r], &read[r]));
             assert_true(read[r].balance == (0 == call ? 0 : (uint64_t) -1));
             assert_false(read[r].other_call);
             assert_int_equal(read[r].mismatch_rank, 0 == call ? -1 : 0 == r ? 1 : 0);
@@ -639,23 +639,23 @@ static void host_ranks_write_the_word_only(void **state)
 {
     (void) state;
     team_t team;
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     const gpusym_post_t native = {GPUSYM_KIND_NATIVE, 1, 2, false, 3, 4, 5, 6, 7, 8, 9, 10};
     const gpusym_post_t host = {GPUSYM_KIND_HOST, 11, 12, true, 13, 14, 15, 16, 17, 18, 19, 20};
     team_make(&team, 1);
-    for (unsigned call = 0; call < GPUSYM_ROLLCALL_HISTORY; call++) {
-        assert_true(gpusym_rollcall_post(&team.rc[0], &native, &read));
-        gpusym_rollcall_vote(&team.rc[0], read.seq, true);
+    for (unsigned call = 0; call < GPUSYM_AGREEMENT_HISTORY; call++) {
+        assert_true(gpusym_agreement_post(&team.rc[0], &native, &read));
+        gpusym_agreement_vote(&team.rc[0], read.seq, true);
     }
-    for (unsigned call = 0; call < GPUSYM_ROLLCALL_HISTORY; call++) {
-        gpusym_entry_t before = *gpusym_rollcall_entry(&team.rc[0], 0, team.rc[0].seq + 1), after;
+    for (unsigned call = 0; call < GPUSYM_AGREEMENT_HISTORY; call++) {
+        gpusym_entry_t before = *gpusym_agreement_entry(&team.rc[0], 0, team.rc[0].seq + 1), after;
         if (0 == call % 2) {
-            assert_true(gpusym_rollcall_post_host(&team.rc[0], host.what));
+            assert_true(gpusym_agreement_post_host(&team.rc[0], host.what));
         } else {
-            assert_true(gpusym_rollcall_post(&team.rc[0], &host, &read));
-            assert_true(gpusym_rollcall_read(&team.rc[0], &read) && read.host);
+            assert_true(gpusym_agreement_post(&team.rc[0], &host, &read));
+            assert_true(gpusym_agreement_read(&team.rc[0], &read) && read.host);
         }
-        after = *gpusym_rollcall_entry(&team.rc[0], 0, team.rc[0].seq);
+        after = *gpusym_agreement_entry(&team.rc[0], 0, team.rc[0].seq);
         assert_int_equal(after.word >> 32, team.rc[0].seq % 65536 << 16 | GPUSYM_KIND_HOST << 8 | host.what);
         before.word = after.word;
         assert_memory_equal(&before, &after, sizeof before);
@@ -669,37 +669,37 @@ static void nobody_runs_out_of_history(void **state)
     (void) state;
     const gpusym_post_t host = {.kind = GPUSYM_KIND_HOST, .what = 9, .hash = 100, .bytes = 100};
     team_t team;
-    gpusym_rollcall_read_t mine, read;
+    gpusym_agreement_read_t mine, read;
     gpusym_line_t before;
     unsigned ahead = 0;
     team_make(&team, 3);
     post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
     post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
-    while (gpusym_rollcall_post(&team.rc[0], &host, &mine)) {
-        assert_true(++ahead <= GPUSYM_ROLLCALL_HISTORY);
+    while (gpusym_agreement_post(&team.rc[0], &host, &mine)) {
+        assert_true(++ahead <= GPUSYM_AGREEMENT_HISTORY);
     }
-    assert_true(ahead >= GPUSYM_ROLLCALL_HISTORY / 2);
+    assert_true(ahead >= GPUSYM_AGREEMENT_HISTORY / 2);
     before = *team.line[0];
     for (unsigned i = 0; i < 1000; i++) {
-        assert_false(gpusym_rollcall_post(&team.rc[0], &host, &mine));
-        assert_false(gpusym_rollcall_post_host(&team.rc[0], host.what));
+        assert_false(gpusym_agreement_post(&team.rc[0], &host, &mine));
+        assert_false(gpusym_agreement_post_host(&team.rc[0], host.what));
     }
     assert_int_equal(team.rc[0].seq, ahead);
     assert_memory_equal(&before, team.line[0], sizeof before);
     /* it goes on, where it was refused, once both others have come nearer */
-    while (team.rc[1].seq + GPUSYM_ROLLCALL_HISTORY / 2 <= ahead) {
-        assert_true(gpusym_rollcall_read(&team.rc[1], &read)); /* all that was posted is still there */
+    while (team.rc[1].seq + GPUSYM_AGREEMENT_HISTORY / 2 <= ahead) {
+        assert_true(gpusym_agreement_read(&team.rc[1], &read)); /* all that was posted is still there */
         post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
-        assert_false(gpusym_rollcall_post(&team.rc[0], &host, &mine));
+        assert_false(gpusym_agreement_post(&team.rc[0], &host, &mine));
         post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
     }
-    while (gpusym_rollcall_post(&team.rc[0], &host, &mine)) {
-        assert_true(team.rc[0].seq <= team.rc[1].seq + GPUSYM_ROLLCALL_HISTORY);
+    while (gpusym_agreement_post(&team.rc[0], &host, &mine)) {
+        assert_true(team.rc[0].seq <= team.rc[1].seq + GPUSYM_AGREEMENT_HISTORY);
     }
     assert_true(team.rc[0].seq > ahead);
     /* nor has it overwritten what the slow ones come to only now */
     while (team.rc[1].seq < ahead) {
-        assert_true(gpusym_rollcall_read(&team.rc[1], &read));
+        assert_true(gpusym_agreement_read(&team.rc[1], &read));
         assert_true(read.host);
         post_one(&team.rc[2], GPUSYM_KIND_HOST, &mine);
         post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
@@ -721,9 +721,9 @@ static void votes_are_counted(void **state)
     (void) state;
     enum { N = 4 };
     team_t team;
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     team_make(&team, N);
-    for (unsigned call = 1; call <= 8 * GPUSYM_ROLLCALL_HISTORY; call++) {
+    for (unsigned call = 1; call <= 8 * GPUSYM_AGREEMENT_HISTORY; call++) {
         const unsigned pattern = (call & 1 ? mix(seed + call) : UINT64_MAX) % (1u << N);
         for (uint32_t r = 0; r < N; r++) {
             post_one(&team.rc[r], GPUSYM_KIND_NATIVE, &read);
@@ -735,14 +735,14 @@ static void votes_are_counted(void **state)
         for (uint32_t i = 0; i < N; i++) {
             const uint32_t r = (i + call) % N;
             for (uint32_t q = 0; q < N; q++) {
-                assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), 0); /* even after a no */
-                assert_int_equal(gpusym_rollcall_refused(&team.rc[q], call), refused);
+                assert_int_equal(gpusym_agreement_votes(&team.rc[q], call), 0); /* even after a no */
+                assert_int_equal(gpusym_agreement_refused(&team.rc[q], call), refused);
             }
-            gpusym_rollcall_vote(&team.rc[r], call, in_turn(pattern, r));
+            gpusym_agreement_vote(&team.rc[r], call, in_turn(pattern, r));
             refused = refused || !in_turn(pattern, r);
         }
         for (uint32_t q = 0; q < N; q++) {
-            assert_int_equal(gpusym_rollcall_votes(&team.rc[q], call), (1u << N) - 1 == pattern ? 1 : -1);
+            assert_int_equal(gpusym_agreement_votes(&team.rc[q], call), (1u << N) - 1 == pattern ? 1 : -1);
         }
     }
     team_free(&team);
@@ -753,19 +753,19 @@ static void votes_are_counted(void **state)
 static void a_mix_makes_ranks_look(void **state)
 {
     (void) state;
-    enum { N = 3, HALF = GPUSYM_ROLLCALL_HISTORY / 2 };
+    enum { N = 3, HALF = GPUSYM_AGREEMENT_HISTORY / 2 };
     team_t team;
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     uint64_t seen[N] = {0};
     bool told = false, looks[N] = {false}; /* told: at the last multiple */
     team_make(&team, N);
-    for (uint64_t call = 1; call <= 20 * GPUSYM_ROLLCALL_HISTORY; call++) {
+    for (uint64_t call = 1; call <= 20 * GPUSYM_AGREEMENT_HISTORY; call++) {
         const bool turn = 0 == call % HALF, was_told = told;
         told = turn ? false : told;
         for (uint32_t r = 0; r < N; r++) {
-            const bool own = 0 != seen[r] && seen[r] + GPUSYM_ROLLCALL_HISTORY > call;
+            const bool own = 0 != seen[r] && seen[r] + GPUSYM_AGREEMENT_HISTORY > call;
             /* The short path of host buffers is for ranks that do not look, and leaves a call where they are to. */
-            if (looks[r] || !gpusym_rollcall_post_host(&team.rc[r], 9)) {
+            if (looks[r] || !gpusym_agreement_post_host(&team.rc[r], 9)) {
                 post_one(&team.rc[r], GPUSYM_KIND_HOST, &read);
                 told = told || (turn && own);
             }
@@ -775,7 +775,7 @@ static void a_mix_makes_ranks_look(void **state)
         if (0 == mix(seed ^ call) % 50) {
             seen[mix(call) % N] = call;
             looks[mix(call) % N] = true;
-            gpusym_rollcall_mixed(&team.rc[mix(call) % N], call);
+            gpusym_agreement_mixed(&team.rc[mix(call) % N], call);
         }
     }
     team_free(&team);
@@ -786,18 +786,18 @@ static void votes_outlast_the_next_call(void **state)
 {
     (void) state;
     team_t team;
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     team_make(&team, 2);
-    for (uint64_t call = 1; call <= 3 * GPUSYM_ROLLCALL_HISTORY; call++) {
+    for (uint64_t call = 1; call <= 3 * GPUSYM_AGREEMENT_HISTORY; call++) {
         post_one(&team.rc[0], GPUSYM_KIND_NATIVE, &read);
         if (call > 1) { /* rank 1 comes later */
-            assert_int_equal(gpusym_rollcall_votes(&team.rc[0], call - 1), 1);
-            assert_int_equal(gpusym_rollcall_votes(&team.rc[1], call - 1), 1);
+            assert_int_equal(gpusym_agreement_votes(&team.rc[0], call - 1), 1);
+            assert_int_equal(gpusym_agreement_votes(&team.rc[1], call - 1), 1);
         }
         post_one(&team.rc[1], GPUSYM_KIND_NATIVE, &read);
-        gpusym_rollcall_vote(&team.rc[1], call, true);
-        assert_int_equal(gpusym_rollcall_votes(&team.rc[1], call), 0);
-        gpusym_rollcall_vote(&team.rc[0], call, true);
+        gpusym_agreement_vote(&team.rc[1], call, true);
+        assert_int_equal(gpusym_agreement_votes(&team.rc[1], call), 0);
+        gpusym_agreement_vote(&team.rc[0], call, true);
     }
     team_free(&team);
 }
@@ -806,7 +806,7 @@ static void launches_are_told(void **state)
 {
     (void) state;
     team_t team;
-    gpusym_rollcall_read_t read;
+    gpusym_agreement_read_t read;
     team_make(&team, 3);
     for (uint64_t call = 1; call <= 100; call++) {
         for (uint32_t r = 0; r < 3; r++) {
@@ -816,13 +816,13 @@ static void launches_are_told(void **state)
             continue;
         }
         for (uint32_t i = 0; i < 3; i++) {
-            assert_false(gpusym_rollcall_all_launched(&team.rc[call % 3], call));
-            gpusym_rollcall_launched(&team.rc[(call + i) % 3], call);
+            assert_false(gpusym_agreement_all_launched(&team.rc[call % 3], call));
+            gpusym_agreement_launched(&team.rc[(call + i) % 3], call);
         }
         for (uint32_t r = 0; r < 3; r++) {
-            assert_true(gpusym_rollcall_all_launched(&team.rc[r], call));
-            assert_true(gpusym_rollcall_all_launched(&team.rc[r], call - 1)); /* it was, since it has ended */
-            assert_false(gpusym_rollcall_all_launched(&team.rc[r], call + 1));
+            assert_true(gpusym_agreement_all_launched(&team.rc[r], call));
+            assert_true(gpusym_agreement_all_launched(&team.rc[r], call - 1)); /* it was, since it has ended */
+            assert_false(gpusym_agreement_all_launched(&team.rc[r], call + 1));
         }
     }
     team_free(&team);
@@ -836,19 +836,19 @@ static void leaders_are_told_and_tell(void **state)
     const gpusym_post_t fills_not = {.kind = GPUSYM_KIND_NATIVE, .bytes = 64};
     team_t team;
     team_make(&team, 2);
-    for (uint64_t call = 1; call <= 3 * GPUSYM_ROLLCALL_HISTORY; call++) {
-        gpusym_rollcall_read_t read[2];
-        assert_true(gpusym_rollcall_post(&team.rc[0], &fills_not, &read[0]));
-        assert_true(gpusym_rollcall_post(&team.rc[1], call % 2 ? &fills : &fills_not, &read[1]));
-        assert_true(gpusym_rollcall_read(&team.rc[0], &read[0]) && gpusym_rollcall_read(&team.rc[1], &read[1]));
-        assert_true(gpusym_rollcall_is_ready(&team.rc[0], 0, call));
-        assert_int_equal(gpusym_rollcall_is_ready(&team.rc[0], 1, call), 0 == call % 2);
-        gpusym_rollcall_ready(&team.rc[1], call);
-        assert_true(gpusym_rollcall_is_ready(&team.rc[0], 1, call));
-        assert_false(gpusym_rollcall_is_done(&team.rc[1], 0, call));
-        gpusym_rollcall_done(&team.rc[0], call);
-        assert_true(gpusym_rollcall_is_done(&team.rc[1], 0, call) &&
-                    !gpusym_rollcall_is_done(&team.rc[1], 0, call + 1));
+    for (uint64_t call = 1; call <= 3 * GPUSYM_AGREEMENT_HISTORY; call++) {
+        gpusym_agreement_read_t read[2];
+        assert_true(gpusym_agreement_post(&team.rc[0], &fills_not, &read[0]));
+        assert_true(gpusym_agreement_post(&team.rc[1], call % 2 ? &fills : &fills_not, &read[1]));
+        assert_true(gpusym_agreement_read(&team.rc[0], &read[0]) && gpusym_agreement_read(&team.rc[1], &read[1]));
+        assert_true(gpusym_agreement_is_ready(&team.rc[0], 0, call));
+        assert_int_equal(gpusym_agreement_is_ready(&team.rc[0], 1, call), 0 == call % 2);
+        gpusym_agreement_ready(&team.rc[1], call);
+        assert_true(gpusym_agreement_is_ready(&team.rc[0], 1, call));
+        assert_false(gpusym_agreement_is_done(&team.rc[1], 0, call));
+        gpusym_agreement_done(&team.rc[0], call);
+        assert_true(gpusym_agreement_is_done(&team.rc[1], 0, call) &&
+                    !gpusym_agreement_is_done(&team.rc[1], 0, call + 1));
     }
     team_free(&team);
 }
@@ -859,19 +859,19 @@ static void an_abort_is_seen(void **state)
     team_t team;
     team_make(&team, 3);
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(gpusym_rollcall_aborted(&team.rc[r], 1), -1);
-        assert_int_equal(gpusym_rollcall_dead(&team.rc[r]), -1);
+        assert_int_equal(gpusym_agreement_aborted(&team.rc[r], 1), -1);
+        assert_int_equal(gpusym_agreement_dead(&team.rc[r]), -1);
     }
     gpusym_line_abort(team.line[2], 1);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], 1), 2);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[1], 1), 2);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2], 1), -1); /* it knows */
+    assert_int_equal(gpusym_agreement_aborted(&team.rc[0], 1), 2);
+    assert_int_equal(gpusym_agreement_aborted(&team.rc[1], 1), 2);
+    assert_int_equal(gpusym_agreement_aborted(&team.rc[2], 1), -1); /* it knows */
     gpusym_line_abort(team.line[1], 1);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], 1), 1);
-    assert_int_equal(gpusym_rollcall_aborted(&team.rc[2], 1), 1);
+    assert_int_equal(gpusym_agreement_aborted(&team.rc[0], 1), 1);
+    assert_int_equal(gpusym_agreement_aborted(&team.rc[2], 1), 1);
     team_free(&team);
     team_make(&team, 3); /* most likely the same lines: nothing is left of it */
-    assert_int_equal(gpusym_rollcall_quitter(&team.rc[0]), -1);
+    assert_int_equal(gpusym_agreement_quitter(&team.rc[0]), -1);
     team_free(&team);
 }
 
@@ -883,17 +883,17 @@ static void an_abort_is_of_a_call(void **state)
         team_t team;
         team_make(&team, 2);
         gpusym_line_abort(team.line[1], first);
-        assert_int_equal(gpusym_rollcall_quitter(&team.rc[0]), 1);
+        assert_int_equal(gpusym_agreement_quitter(&team.rc[0]), 1);
         for (uint64_t seq = first - 20; seq < first; seq++) {
-            assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], seq), -1);
-            assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], seq + 20), 1);
+            assert_int_equal(gpusym_agreement_aborted(&team.rc[0], seq), -1);
+            assert_int_equal(gpusym_agreement_aborted(&team.rc[0], seq + 20), 1);
         }
         gpusym_line_abort(team.line[1], first + 1); /* it had said more before */
-        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first), 1);
+        assert_int_equal(gpusym_agreement_aborted(&team.rc[0], first), 1);
         gpusym_line_abort(team.line[1], first - 1);
-        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first - 1), 1);
+        assert_int_equal(gpusym_agreement_aborted(&team.rc[0], first - 1), 1);
         gpusym_line_abort(team.line[1], 0);
-        assert_int_equal(gpusym_rollcall_aborted(&team.rc[0], first - 20), 1);
+        assert_int_equal(gpusym_agreement_aborted(&team.rc[0], first - 20), 1);
         team_free(&team);
     }
 }
@@ -980,7 +980,7 @@ static void a_line_left_waits_for_the_peers(void **state)
     (void) state;
     gpusym_pages_id_t id;
     gpusym_peer_t *self;
-    gpusym_rollcall_t rc[2];
+    gpusym_agreement_t rc[2];
     uint64_t off[2], life[2], other, again[2];
     gpusym_pages_close();
     OK(gpusym_pages_open(&id));
@@ -990,7 +990,7 @@ static void a_line_left_waits_for_the_peers(void **state)
         life[r] = gpusym_line_generation(gpusym_peer_line(self, off[r]));
     }
     for (unsigned r = 0; r < 2; r++) { /* each has arrays of its own, which it loses by leaving */
-        rc[r] = (gpusym_rollcall_t){.nranks = 2, .rank = r};
+        rc[r] = (gpusym_agreement_t){.nranks = 2, .rank = r};
         rc[r].line = calloc(2, sizeof *rc->line);
         rc[r].generation = calloc(2, sizeof *rc->generation);
         assert_true(NULL != rc[r].line && NULL != rc[r].generation);
@@ -999,12 +999,12 @@ static void a_line_left_waits_for_the_peers(void **state)
             rc[r].generation[i] = life[i];
         }
     }
-    gpusym_rollcall_retire(&rc[0], off[0], 0);
+    gpusym_agreement_retire(&rc[0], off[0], 0);
     assert_null(rc[0].line);
     assert_null(rc[0].generation);
     OK(gpusym_pages_alloc(&other));
     assert_true(other != off[0] && other != off[1]);
-    gpusym_rollcall_retire(&rc[1], off[1], 0);
+    gpusym_agreement_retire(&rc[1], off[1], 0);
     OK(gpusym_pages_alloc(&again[0]));
     OK(gpusym_pages_alloc(&again[1]));
     assert_true((again[0] == off[0] && again[1] == off[1]) || (again[0] == off[1] && again[1] == off[0]));
@@ -1140,8 +1140,8 @@ static bool hear(int fd, void *p, size_t n)
     return true;
 }
 
-/* In a child: makes its pages, exchanges cards with the others by way of the parent, and returns a rank's roll-call.
- * Ends the process where that fails. */
+/* In a child: makes its pages, exchanges cards with the others by way of the parent, and returns a rank's call
+ * agreement. Ends the process where that fails. */
 static void child_team(int to, int from, uint32_t rank, uint32_t nranks, team_t *team)
 {
     card_t card[RANKS_MAX];
@@ -1156,7 +1156,7 @@ static void child_team(int to, int from, uint32_t rank, uint32_t nranks, team_t 
         }
         team->line[r] = gpusym_peer_line(team->peer[r], card[r].off);
     }
-    team->rc[rank] = (gpusym_rollcall_t){.nranks = nranks, .rank = rank, .line = team->line, .peer = team->peer};
+    team->rc[rank] = (gpusym_agreement_t){.nranks = nranks, .rank = rank, .line = team->line, .peer = team->peer};
 }
 
 static void child_run(int to, int from, uint32_t rank, uint32_t nranks, const script_t *script)
@@ -1347,8 +1347,8 @@ static void the_dead_are_noticed(void **state)
         assert_int_equal(gpusym_peer_pid(peer[i + 1]), child[i].pid);
         line[i + 1] = gpusym_peer_line(peer[i + 1], card[i].off);
     }
-    gpusym_rollcall_t rc = {.nranks = 4, .rank = 0, .line = line, .peer = peer};
-    assert_int_equal(gpusym_rollcall_dead(&rc), -1);
+    gpusym_agreement_t rc = {.nranks = 4, .rank = 0, .line = line, .peer = peer};
+    assert_int_equal(gpusym_agreement_dead(&rc), -1);
     assert_int_equal(kill(child[1].pid, SIGKILL), 0);
     const uint64_t end = now_ns() + hang_s() * 1000000000ull;
     while (gpusym_peer_alive(peer[2]) && now_ns() < end) {
@@ -1356,7 +1356,7 @@ static void the_dead_are_noticed(void **state)
     }
     assert_false(gpusym_peer_alive(peer[2]));
     assert_true(gpusym_peer_alive(peer[1]) && gpusym_peer_alive(peer[3]));
-    assert_int_equal(gpusym_rollcall_dead(&rc), 2);
+    assert_int_equal(gpusym_agreement_dead(&rc), 2);
     line[2]->abort = 0; /* its memory is still there */
     for (unsigned i = 0; i < 3; i++) {
         int status;
@@ -1365,7 +1365,7 @@ static void the_dead_are_noticed(void **state)
         close(child[i].from);
     }
     assert_false(gpusym_peer_alive(peer[2])); /* reaped now */
-    assert_int_equal(gpusym_rollcall_dead(&rc), 1);
+    assert_int_equal(gpusym_agreement_dead(&rc), 1);
     gpusym_pages_free(off);
     gpusym_pages_close();
 }
@@ -1570,10 +1570,10 @@ static void lines_lie_in_the_slab(void **state)
 }
 
 /* All ranks of a team post a call of that kind; rank 0 reads it afterwards. */
-static void post_all(team_t *team, const gpusym_post_t *p, gpusym_rollcall_read_t *read)
+static void post_all(team_t *team, const gpusym_post_t *p, gpusym_agreement_read_t *read)
 {
     for (uint32_t r = 0; r < team->nranks; r++) {
-        assert_true(gpusym_rollcall_post(&team->rc[r], p, &read[r]));
+        assert_true(gpusym_agreement_post(&team->rc[r], p, &read[r]));
     }
 }
 
@@ -1585,7 +1585,7 @@ static void garbage_names_its_rank(void **state)
     const gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE, .bytes = 4096, .in_key = 0x100, .in_off = 64};
     for (unsigned round = 0; round < 200 * FIELDS; round++) {
         const uint64_t calls = 1 + mix(seed + round) % 100, any = mix(seed ^ mix(round)) | 1ull << 62;
-        gpusym_rollcall_read_t read[3];
+        gpusym_agreement_read_t read[3];
         uint64_t life[3];
         team_t team;
         team_make(&team, 3);
@@ -1596,8 +1596,8 @@ static void garbage_names_its_rank(void **state)
         for (uint64_t call = 0; call < calls; call++) {
             post_all(&team, &p, read);
         }
-        gpusym_entry_t *e = &team.line[1]->entry[calls % GPUSYM_ROLLCALL_HISTORY];
-        assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), -1);
+        gpusym_entry_t *e = &team.line[1]->entry[calls % GPUSYM_AGREEMENT_HISTORY];
+        assert_int_equal(gpusym_agreement_corrupt(&team.rc[0], &read[0]), -1);
         switch (round % FIELDS) {
         case 0: /* another call's number: of no call that could stand there */
             e->word ^= (1 + any % 65535) << 48;
@@ -1606,7 +1606,7 @@ static void garbage_names_its_rank(void **state)
             }
             break;
         case 1:
-            team.line[1]->vote[calls % GPUSYM_ROLLCALL_HISTORY] = any;
+            team.line[1]->vote[calls % GPUSYM_AGREEMENT_HISTORY] = any;
             break;
         case 2:
             team.line[1]->end.generation ^= any;
@@ -1638,10 +1638,10 @@ static void garbage_names_its_rank(void **state)
             assert_false(gpusym_entry_intact(e, calls));
             break;
         }
-        const bool all = gpusym_rollcall_read(&team.rc[0], &read[0]);
+        const bool all = gpusym_agreement_read(&team.rc[0], &read[0]);
         if (round % FIELDS < SEEN_BY_CORRUPT) {
-            assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), 1);
-            assert_true(0 != round % FIELDS || (!all && 1 == gpusym_rollcall_corrupt(&team.rc[1], &read[1])));
+            assert_int_equal(gpusym_agreement_corrupt(&team.rc[0], &read[0]), 1);
+            assert_true(0 != round % FIELDS || (!all && 1 == gpusym_agreement_corrupt(&team.rc[1], &read[1])));
         } else {
             assert_true(all);
             assert_int_equal(read[0].corrupt_rank, round % FIELDS < FIELDS - 1 ? 1 : -1);
@@ -1655,14 +1655,14 @@ static void a_rank_knows_its_own_line(void **state)
 {
     (void) state;
     const gpusym_post_t p = {.kind = GPUSYM_KIND_NATIVE, .bytes = 4096};
-    gpusym_rollcall_read_t read[2];
+    gpusym_agreement_read_t read[2];
     team_t team;
     team_make(&team, 2);
     post_all(&team, &p, read);
     memset(team.line[1]->entry, 0, sizeof team.line[1]->entry); /* as if it had not posted yet */
-    assert_false(gpusym_rollcall_read(&team.rc[0], &read[0]));
-    assert_int_equal(gpusym_rollcall_corrupt(&team.rc[0], &read[0]), -1);
-    assert_int_equal(gpusym_rollcall_corrupt(&team.rc[1], &read[1]), 1);
+    assert_false(gpusym_agreement_read(&team.rc[0], &read[0]));
+    assert_int_equal(gpusym_agreement_corrupt(&team.rc[0], &read[0]), -1);
+    assert_int_equal(gpusym_agreement_corrupt(&team.rc[1], &read[1]), 1);
     team_free(&team);
 }
 
@@ -1673,7 +1673,7 @@ static void garbage_all_over(void **state)
     for (unsigned round = 0; round < 2000; round++) {
         const gpusym_post_t p = {.kind = (uint8_t) (1 + round % 2), .bytes = round};
         const uint64_t calls = 1 + mix(seed + round) % 70;
-        gpusym_rollcall_read_t read[3];
+        gpusym_agreement_read_t read[3];
         uint64_t life[3];
         team_t team;
         team_make(&team, 3);
@@ -1689,12 +1689,12 @@ static void garbage_all_over(void **state)
             bytes[i] = (unsigned char) mix(seed ^ mix(round) ^ i);
         }
         for (unsigned r = 0; r < 3; r++) {
-            assert_false(gpusym_rollcall_read(&team.rc[r], &read[r]) && read[r].corrupt_rank < 0 &&
+            assert_false(gpusym_agreement_read(&team.rc[r], &read[r]) && read[r].corrupt_rank < 0 &&
                          read[r].mismatch_rank < 0 && 1 != r);
-            (void) gpusym_rollcall_votes(&team.rc[r], calls);
-            (void) gpusym_rollcall_near_enough(&team.rc[r], calls + 1);
-            (void) gpusym_rollcall_all_launched(&team.rc[r], calls);
-            assert_int_equal(gpusym_rollcall_corrupt(&team.rc[r], &read[r]), 1);
+            (void) gpusym_agreement_votes(&team.rc[r], calls);
+            (void) gpusym_agreement_near_enough(&team.rc[r], calls + 1);
+            (void) gpusym_agreement_all_launched(&team.rc[r], calls);
+            assert_int_equal(gpusym_agreement_corrupt(&team.rc[r], &read[r]), 1);
         }
         team_free(&team);
     }
@@ -2058,7 +2058,7 @@ int main(int argc, char **argv)
     };
     random_start(argc, argv);
     signal(SIGPIPE, SIG_IGN);
-    const int failed = cmocka_run_group_tests_name("rollcall", tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("agreement", tests, NULL, NULL);
     gpusym_pages_close();
     return failed;
 }

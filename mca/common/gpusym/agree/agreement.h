@@ -1,11 +1,11 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Roll-call: the ranks of a communicator on one host agree, without a message, on the kind of buffers of a call, and
- * learn of failed ranks.
+ * Call agreement: the ranks of a communicator on one host agree, without a message, on the kind of buffers of a call,
+ * and learn of failed ranks.
  */
-#ifndef GPUSYM_COMMON_AGREE_ROLLCALL_H
-#define GPUSYM_COMMON_AGREE_ROLLCALL_H
+#ifndef GPUSYM_COMMON_AGREE_AGREEMENT_H
+#define GPUSYM_COMMON_AGREE_AGREEMENT_H
 
 #include "mca/common/gpusym/agree/line.h"
 
@@ -14,17 +14,17 @@ enum {
     GPUSYM_KIND_HOST = 0,   /* host memory: the rank forwards the call to the fallback without reading entries */
     GPUSYM_KIND_NATIVE = 1, /* device memory that a kernel can serve */
     GPUSYM_KIND_BOUNCE = 2, /* device memory that goes through bounce buffers; 2 + reason */
-    GPUSYM_KIND_MIXED = 128 /* added by gpusym_rollcall_post: the rank has lately seen a mix */
+    GPUSYM_KIND_MIXED = 128 /* added by gpusym_agreement_post: the rank has lately seen a mix */
 };
 
 typedef struct {
     uint32_t nranks, rank;
     uint64_t seq;         /* number of the last posted call; another thread may read it (team/islands.c) */
     uint64_t mixed;       /* the last call in which this rank saw ranks on the host among others; 0: none */
-    bool looks;           /* a rank has lately told that: ranks on the host take part, see gpusym_rollcall_mixed */
+    bool looks;           /* a rank has lately told that: ranks on the host take part, see gpusym_agreement_mixed */
     gpusym_line_t **line; /* [nranks], not owned; line[rank] is this rank's */
     gpusym_peer_t **peer; /* [nranks], not owned */
-    uint64_t *generation; /* [nranks] generations of these lines, for gpusym_rollcall_retire. Not owned */
+    uint64_t *generation; /* [nranks] generations of these lines, for gpusym_agreement_retire. Not owned */
     /* Launch tokens, see tokens.h */
     uint32_t *order; /* [nranks] ranks in the order in which their tokens are taken. Not owned */
     uint32_t tokens; /* rank 0: number of tokens that it holds */
@@ -35,7 +35,7 @@ typedef struct {
         bool lacking;     /* nor will there be one: no memory */
         uint64_t last[2]; /* the last call that each of its halves was filled for; 0: none */
     } table;
-} gpusym_rollcall_t;
+} gpusym_agreement_t;
 
 /* Flags of an entry. */
 enum {
@@ -53,7 +53,7 @@ enum {
     GPUSYM_POST_LED_OUT = 256,
     GPUSYM_POST_WINDOW_IN = 512,
     GPUSYM_POST_WINDOW_OUT = 1024,
-    GPUSYM_POST_FILLS = 2048,       /* the rank tells when its input is there: see gpusym_rollcall_ready */
+    GPUSYM_POST_FILLS = 2048,       /* the rank tells when its input is there: see gpusym_agreement_ready */
     GPUSYM_POST_HOST = 4096,        /* its buffers are host memory all the same */
     GPUSYM_POST_GPU = 8192,         /* it has a buffer on a GPU */
     GPUSYM_POST_CROWDED = 16384,    /* another process uses its GPU */
@@ -99,26 +99,26 @@ typedef struct {
     uint32_t all, any;  /* flags of all, and of any device rank */
     uint32_t layout;
     bool same_layout;
-} gpusym_rollcall_read_t;
+} gpusym_agreement_read_t;
 
 /*
  * Posts the next call, and initialises its reading. A rank with host buffers makes one store. Never waits: returns
  * false, with nothing posted, while a peer is too far behind (checked every HISTORY / 2 calls). All earlier calls must
  * have ended on this rank: a posted call thus tells that its rank reads no earlier entry and runs no earlier kernel.
  */
-bool gpusym_rollcall_post(gpusym_rollcall_t *rc, const gpusym_post_t *post, gpusym_rollcall_read_t *read);
+bool gpusym_agreement_post(gpusym_agreement_t *rc, const gpusym_post_t *post, gpusym_agreement_read_t *read);
 /* Returns whether no peer still reads the entries that HISTORY / 2 calls from seq, a multiple of HISTORY / 2,
  * overwrite. */
-bool gpusym_rollcall_near_enough(gpusym_rollcall_t *rc, uint64_t seq);
-/* Posts a call of kind HOST with `what` alone, as gpusym_rollcall_post() would: the fast path of host buffers. */
-static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what)
+bool gpusym_agreement_near_enough(gpusym_agreement_t *rc, uint64_t seq);
+/* Posts a call of kind HOST with `what` alone, as gpusym_agreement_post() would: the fast path of host buffers. */
+static inline bool gpusym_agreement_post_host(gpusym_agreement_t *rc, uint8_t what)
 {
     const uint64_t seq = rc->seq + 1;
-    if (0 == seq % (GPUSYM_ROLLCALL_HISTORY / 2) && (!gpusym_rollcall_near_enough(rc, seq) || rc->looks)) {
+    if (0 == seq % (GPUSYM_AGREEMENT_HISTORY / 2) && (!gpusym_agreement_near_enough(rc, seq) || rc->looks)) {
         return false;
     }
     __atomic_store_n(&rc->seq, seq, __ATOMIC_RELAXED);
-    __atomic_store_n(&rc->line[rc->rank]->entry[seq % GPUSYM_ROLLCALL_HISTORY].word,
+    __atomic_store_n(&rc->line[rc->rank]->entry[seq % GPUSYM_AGREEMENT_HISTORY].word,
                      seq << 48 | (uint64_t) GPUSYM_KIND_HOST << 40 | (uint64_t) what << 32, __ATOMIC_RELEASE);
     return true;
 }
@@ -126,68 +126,68 @@ static inline bool gpusym_rollcall_post_host(gpusym_rollcall_t *rc, uint8_t what
  * that are multiples of HISTORY / 2, where every rank reads the last such posts anyway, and sets rc->looks: ranks on
  * the host post what they have, and read, so that the call need not go through the host. Not all ranks need find the
  * same: one that goes on at once is seen as ever. */
-static inline void gpusym_rollcall_mixed(gpusym_rollcall_t *rc, uint64_t seq)
+static inline void gpusym_agreement_mixed(gpusym_agreement_t *rc, uint64_t seq)
 {
     rc->mixed = seq;
-    rc->looks = true; /* until it has told it, by gpusym_rollcall_post() */
+    rc->looks = true; /* until it has told it, by gpusym_agreement_post() */
 }
 /* Returns whether rank r has posted call seq, or a later one that its line may hold by now. */
-bool gpusym_rollcall_has_posted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+bool gpusym_agreement_has_posted(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* Returns the last call that rank r has posted: within 2^15 calls of ours. */
-uint64_t gpusym_rollcall_last(const gpusym_rollcall_t *rc, uint32_t r);
+uint64_t gpusym_agreement_last(const gpusym_agreement_t *rc, uint32_t r);
 /* Returns whether rank r has voted on call seq. */
-bool gpusym_rollcall_has_voted(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+bool gpusym_agreement_has_voted(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* Reads the entries that have been posted. Returns true once all ranks have posted. Never waits. */
-bool gpusym_rollcall_read(gpusym_rollcall_t *rc, gpusym_rollcall_read_t *read);
+bool gpusym_agreement_read(gpusym_agreement_t *rc, gpusym_agreement_read_t *read);
 /* Returns rank r's entry of call seq, which must have been read and not have ended here. */
-const gpusym_entry_t *gpusym_rollcall_entry(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+const gpusym_entry_t *gpusym_agreement_entry(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* Returns `what` rank r has posted as call seq, which must have been read and not have ended here. */
-uint8_t gpusym_rollcall_what(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+uint8_t gpusym_agreement_what(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* No buffer has so many bytes: addresses have fewer bits. */
 #define GPUSYM_BYTES_BITS 57
 /* Returns whether an entry of call seq that has keys, or offsets in a window, still holds what was posted of them. */
 bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq);
 
 /*
- * Ends the roll-call. All calls must have ended here; peers may still read our line. off: of our line; notices: of the
- * board of its notices, 0: it has none. They are reused once all peers have retired theirs. Takes ownership of `line`
- * and `generation` and free()s them.
+ * Ends the call agreement. All calls must have ended here; peers may still read our line. off: of our line; notices: of
+ * the board of its notices, 0: it has none. They are reused once all peers have retired theirs. Takes ownership of
+ * `line` and `generation` and free()s them.
  */
-void gpusym_rollcall_retire(gpusym_rollcall_t *rc, uint64_t off, uint64_t notices);
+void gpusym_agreement_retire(gpusym_agreement_t *rc, uint64_t off, uint64_t notices);
 
 /* Casts this rank's vote on call seq. */
-void gpusym_rollcall_vote(gpusym_rollcall_t *rc, uint64_t seq, bool yes);
+void gpusym_agreement_vote(gpusym_agreement_t *rc, uint64_t seq, bool yes);
 /* Counts the votes. 1: all ranks voted yes; 0: not all ranks have voted; -1: all have voted, at least one no. */
-int gpusym_rollcall_votes(const gpusym_rollcall_t *rc, uint64_t seq);
+int gpusym_agreement_votes(const gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether some rank has voted no on call seq, before all have voted. */
-bool gpusym_rollcall_refused(const gpusym_rollcall_t *rc, uint64_t seq);
+bool gpusym_agreement_refused(const gpusym_agreement_t *rc, uint64_t seq);
 
 /* Tells the peers that the kernel of call seq is launched here. */
-void gpusym_rollcall_launched(gpusym_rollcall_t *rc, uint64_t seq);
+void gpusym_agreement_launched(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether all ranks have launched the kernel of call seq. */
-bool gpusym_rollcall_all_launched(const gpusym_rollcall_t *rc, uint64_t seq);
+bool gpusym_agreement_all_launched(const gpusym_agreement_t *rc, uint64_t seq);
 
 /* Tells the leaders that what this rank had to bring to where they load it is there. */
-void gpusym_rollcall_ready(gpusym_rollcall_t *rc, uint64_t seq);
+void gpusym_agreement_ready(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether rank r has told so, or posted call seq without GPUSYM_POST_FILLS. All entries have been read. */
-bool gpusym_rollcall_is_ready(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+bool gpusym_agreement_is_ready(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* A leader tells that it has done call seq for the ranks of its GPU. */
-void gpusym_rollcall_done(gpusym_rollcall_t *rc, uint64_t seq);
+void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether leader r has. */
-bool gpusym_rollcall_is_done(const gpusym_rollcall_t *rc, uint32_t r, uint64_t seq);
+bool gpusym_agreement_is_done(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 
 /* Returns the first peer that takes no part in call seq, for it gave up (gpusym_line_abort), or -1. Skips lines that
  * are not mapped yet (NULL). */
-int gpusym_rollcall_aborted(const gpusym_rollcall_t *rc, uint64_t seq);
+int gpusym_agreement_aborted(const gpusym_agreement_t *rc, uint64_t seq);
 /* Returns the first peer that gave up at whatever call, or -1. */
-int gpusym_rollcall_quitter(const gpusym_rollcall_t *rc);
+int gpusym_agreement_quitter(const gpusym_agreement_t *rc);
 /*
  * Checks all lines while a call waits. Returns the first rank, which may be this one, whose line holds values that no
  * rank writes: its program has overwritten the memory, and the wait might never end; or -1. read: of the call, or of
  * the last one. About 0.2 us per rank.
  */
-int gpusym_rollcall_corrupt(const gpusym_rollcall_t *rc, const gpusym_rollcall_read_t *read);
+int gpusym_agreement_corrupt(const gpusym_agreement_t *rc, const gpusym_agreement_read_t *read);
 /* Returns the first peer whose process has ended, or -1. About 1 us per rank. */
-int gpusym_rollcall_dead(const gpusym_rollcall_t *rc);
+int gpusym_agreement_dead(const gpusym_agreement_t *rc);
 
 #endif
