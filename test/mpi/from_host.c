@@ -18,7 +18,7 @@
 #define NAME "from_host"
 #define USAGE "[--seed N] [--no-push]"
 #define TAG 3
-#define ORDINARY_MAX 8192 /* bytes: up to here no message goes by envelope */
+#define ORDINARY_MAX 8192 /* bytes: up to here no message goes by RTS */
 #define SHORT_MAX 16384   /* ..., none is pushed */
 #define LARGEST ((size_t) 3 << 20)
 #define WINDOW 12
@@ -317,7 +317,7 @@ static bool both(int peer, int kind)
     return right;
 }
 
-/* As many as are by envelope, once the receiver has told. */
+/* As many as are by RTS, once the receiver has told. */
 static bool windows(void)
 {
     bool right = true;

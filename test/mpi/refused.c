@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * mpirun test, on 2 ranks: messages of GPU memory, some of whose parts the PML refuses to send. An envelope that is
- * refused is an error of its message, for which nothing is kept, and later messages are right. Data that an envelope
+ * mpirun test, on 2 ranks: messages of GPU memory, some of whose parts the PML refuses to send. An RTS that is
+ * refused is an error of its message, for which nothing is kept, and later messages are right. Data that an RTS
  * has announced follow when the PML takes them; if it never does, the send ends when its receiver has died.
  */
 #ifndef _GNU_SOURCE
@@ -17,21 +17,21 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "ompi/mca/pml/pml.h"
 #include "test/mpi/check.h"
 
 #define USAGE ""
 #define TAG 5
 #define TIMES 5 /* that the PML refuses announced data, before it takes them */
-enum { LONG = 100000, ROWS = 500, ROW = 64, SHORT = 2000, TINY = GPUSYM_ENVELOPE };
+enum { LONG = 100000, ROWS = 500, ROW = 64, SHORT = 2000, TINY = GPUSYM_RTS };
 
 static int rank;
 
 /* ---- what the component calls, in place of Open MPI's and the library's functions ---- */
 
 static mca_pml_base_module_isend_fn_t isend; /* the PML's */
-static enum { NOTHING, ENVELOPES, ANNOUNCED } refuses;
+static enum { NOTHING, ALL_RTS, ANNOUNCED } refuses;
 static long times;      /* that it does; atomic, as are the others */
 static long refused;    /* how often it has */
 static long held;       /* registrations and scratch memory that have not been returned */
@@ -42,8 +42,8 @@ static int isend_or_not(const void *buf, size_t count, struct ompi_datatype_t *d
                         mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm,
                         struct ompi_request_t **request)
 {
-    const bool envelope = TAG == tag && GPUSYM_ENVELOPE == count, announced = tag < INT_MIN / 2;
-    if (((ENVELOPES == refuses && envelope) || (ANNOUNCED == refuses && announced)) &&
+    const bool rts = TAG == tag && GPUSYM_RTS == count, announced = tag < INT_MIN / 2;
+    if (((ALL_RTS == refuses && rts) || (ANNOUNCED == refuses && announced)) &&
         __atomic_fetch_sub(&times, 1, __ATOMIC_RELAXED) > 0) {
         __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -203,8 +203,8 @@ static bool say(bool good, const char *what)
     return good;
 }
 
-/* The envelope of a message is refused; then the message is sent again. */
-static bool envelope_refused(void *buffer, MPI_Datatype type, int count, size_t bytes, size_t row, size_t stride)
+/* The RTS of a message is refused; then the message is sent again. */
+static bool rts_refused(void *buffer, MPI_Datatype type, int count, size_t bytes, size_t row, size_t stride)
 {
     bool good = true;
 
@@ -212,13 +212,13 @@ static bool envelope_refused(void *buffer, MPI_Datatype type, int count, size_t 
         mem_write(buffer, memset(image, 0, bytes), bytes);
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Recv(buffer, count, type, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        return say(is_right(buffer, bytes, row, stride, 3), "wrong data behind a refused envelope");
+        return say(is_right(buffer, bytes, row, stride, 3), "wrong data behind a refused RTS");
     }
     fill(buffer, bytes, 3);
     const long before = held;
-    refuse(ENVELOPES, 1);
-    good = say(MPI_SUCCESS != MPI_Send(buffer, count, type, 1, TAG, MPI_COMM_WORLD), "no error of a refused envelope");
-    good = say(has_refused(1), "the envelope was not refused") && good;
+    refuse(ALL_RTS, 1);
+    good = say(MPI_SUCCESS != MPI_Send(buffer, count, type, 1, TAG, MPI_COMM_WORLD), "no error of a refused RTS");
+    good = say(has_refused(1), "the RTS was not refused") && good;
     good = say(before == held, "memory is kept for a message that has failed") && good;
     MPI_Barrier(MPI_COMM_WORLD);
     good = say(MPI_SUCCESS == MPI_Send(buffer, count, type, 1, TAG, MPI_COMM_WORLD), "the message behind") && good;
@@ -243,8 +243,8 @@ static bool buffered_refused(void *buffer)
     return good;
 }
 
-/* So many messages of the size of an envelope that the table of parcels is full: data of two more follow theirs, and
- * are refused at first. */
+/* So many messages of the size of an RTS that the table of send descriptors is full: data of two more follow theirs,
+ * and are refused at first. */
 static bool following_refused(void *buffer)
 {
     unsigned n = 0;
@@ -252,7 +252,7 @@ static bool following_refused(void *buffer)
     char tiny[TINY] = {0};
 
     if (0 == rank) {
-        while (gpusym_parcels_live() < GPUSYM_PARCEL_MAX && n < 2 * GPUSYM_PARCEL_MAX) {
+        while (gpusym_send_descs_live() < GPUSYM_SEND_DESC_MAX && n < 2 * GPUSYM_SEND_DESC_MAX) {
             memcpy(tiny, &n, sizeof n);
             MPI_Send(tiny, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
             n++;
@@ -345,9 +345,9 @@ int main(int argc, char **argv)
     }
     MPI_Type_vector(ROWS, ROW, 2 * ROW, MPI_BYTE, &rows);
     MPI_Type_commit(&rows);
-    check_result(&t, envelope_refused(buffer, MPI_BYTE, LONG, LONG, 1, 1));
-    check_result(&t, envelope_refused(buffer, rows, 1, (2 * ROWS - 1) * ROW, ROW, 2 * ROW));
-    check_result(&t, envelope_refused(buffer, MPI_BYTE, TINY, TINY, 1, 1));
+    check_result(&t, rts_refused(buffer, MPI_BYTE, LONG, LONG, 1, 1));
+    check_result(&t, rts_refused(buffer, rows, 1, (2 * ROWS - 1) * ROW, ROW, 2 * ROW));
+    check_result(&t, rts_refused(buffer, MPI_BYTE, TINY, TINY, 1, 1));
     check_result(&t, buffered_refused(buffer));
     check_result(&t, following_refused(buffer));
     check_result(&t, receiver_dead(buffer));

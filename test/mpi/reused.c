@@ -16,7 +16,7 @@
 
 #define USAGE "[--seed N] [--n ROUNDS] [--most BYTES] [--kinds LIST]"
 #define ALIVE 48 /* buffers: several blocks of the driver's */
-#define LEAST 8u /* bytes of a message: shorter than the envelope none goes directly */
+#define LEAST 8u /* bytes of a message: shorter than the RTS none goes directly */
 
 typedef struct {
     unsigned char *p;

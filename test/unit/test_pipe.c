@@ -40,7 +40,7 @@ static bool open_all(unsigned slot, gpusym_pages_id_t *id)
         GPUSYM_SUCCESS != dev.mem_alloc(gpu, ROOM, (void **) &gpu_from) ||
         GPUSYM_SUCCESS != dev.mem_alloc(gpu, ROOM, (void **) &gpu_to) ||
         GPUSYM_SUCCESS != dev.copy(gpu, gpu_from, from, ROOM) || GPUSYM_SUCCESS != gpusym_pages_open(id) ||
-        GPUSYM_SUCCESS != gpusym_parcels_open(slot)) {
+        GPUSYM_SUCCESS != gpusym_send_descs_open(slot)) {
         return false;
     }
     return true;
@@ -52,14 +52,14 @@ static int setup(void **state)
     (void) state;
     assert_true(open_all(0, &id));
     OK(gpusym_pages_peer(&id, &self));
-    OK(gpusym_parcels_attach(self, 0));
+    OK(gpusym_send_descs_attach(self, 0));
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void) state;
-    assert_int_equal(gpusym_parcels_live(), 0);
+    assert_int_equal(gpusym_send_descs_live(), 0);
     gpusym_pipes_close(&dev);
     gpusym_pipes_close(&dev);
     gpusym_reg_close(&dev);
@@ -68,7 +68,7 @@ static int teardown(void **state)
     by_gpu = true;
     OK(dev.mem_free(gpu, gpu_from));
     OK(dev.mem_free(gpu, gpu_to));
-    gpusym_parcels_close();
+    gpusym_send_descs_close();
     gpusym_pages_close();
     dev.close();
     return 0;
@@ -79,8 +79,8 @@ static int teardown(void **state)
 /* A message and its two halves. */
 typedef struct {
     uint32_t index;
-    uint8_t envelope[GPUSYM_ENVELOPE];
-    gpusym_parcel_t parcel;
+    uint8_t rts[GPUSYM_RTS];
+    gpusym_send_desc_t desc;
     gpusym_pipe_t out, in;
     bool sent, received;
     int sent_as, received_as;
@@ -88,9 +88,9 @@ typedef struct {
 
 static void offer(message_t *m, uint64_t bytes)
 {
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_PARCEL_PIPE};
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPE};
     memset(m, 0, sizeof *m);
-    OK(gpusym_parcel_offer(&o, NULL, &m->index, m->envelope));
+    OK(gpusym_send_desc_offer(&o, NULL, &m->index, m->rts));
 }
 
 static void poll_both(message_t *m)
@@ -106,7 +106,7 @@ static void finish(message_t *m)
         poll_both(m);
         sched_yield();
     }
-    gpusym_parcel_free(m->index);
+    gpusym_send_desc_free(m->index);
 }
 
 /* A message of so many bytes, of which `wanted` are received; between memory of the GPU or of the host. */
@@ -122,9 +122,8 @@ static void one_message(uint64_t bytes, uint64_t wanted, bool out_gpu, bool in_g
     for (unsigned i = 0; i < 3; i++) { /* nobody receives yet */
         assert_false(gpusym_pipe_poll(&m.out, &m.sent_as));
     }
-    OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.parcel,
-                        by_gpu);
+    OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
+    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.desc, by_gpu);
     finish(&m);
     assert_int_equal(m.sent_as, expected);
     assert_int_equal(m.received_as, expected);
@@ -177,8 +176,8 @@ static void both_sides_must_allow_gpu_memory(void **state)
         message_t m;
         offer(&m, 3000000);
         gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, 3000000, m.index, 1 != i);
-        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-        gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.parcel, 2 != i);
+        OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
+        gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.desc, 2 != i);
         while (!m.sent || !m.received) {
             poll_both(&m);
             assert_true(0 == m.in.ring.slots || (NULL != m.in.mem) == (0 == i));
@@ -188,7 +187,7 @@ static void both_sides_must_allow_gpu_memory(void **state)
         OK(m.received_as);
         OK(dev.copy(gpu, got, gpu_to, 3000000));
         assert_memory_equal(got, from, 3000000);
-        gpusym_parcel_free(m.index);
+        gpusym_send_desc_free(m.index);
     }
 }
 
@@ -209,16 +208,16 @@ static void a_receiver_may_ask_for_a_pipe(void **state)
     for (unsigned i = 0; i < 8; i++) {
         const uint64_t bytes = sizes[i / 2];
         const gpusym_offer_t o = {
-            .context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_PARCEL_MAPPED, .key = 77};
+            .context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_SEND_DESC_MAPPED, .key = 77};
         message_t m = {.index = 0};
-        OK(gpusym_parcel_offer(&o, NULL, &m.index, m.envelope));
-        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel, true);
+        OK(gpusym_send_desc_offer(&o, NULL, &m.index, m.rts));
+        OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
+        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
         if (0 != bytes) {
             for (unsigned k = 0; k < 3; k++) {
                 assert_false(gpusym_pipe_poll(&m.in, &m.received_as));
             }
-            OK(gpusym_parcel_take_pipe(m.index));
+            OK(gpusym_send_desc_take_pipe(m.index));
         }
         gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, bytes, m.index, true);
         finish(&m);
@@ -256,10 +255,10 @@ static void many_share_the_slots(void **state)
         offer(&m[i], BYTES);
         gpusym_pipe_send(&m[i].out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, BYTES,
                          m[i].index, true);
-        OK(gpusym_parcel_claim(self, m[i].envelope, &m[i].parcel));
+        OK(gpusym_send_desc_claim(self, m[i].rts, &m[i].desc));
         unsigned char *dst = malloc(BYTES);
         assert_non_null(dst);
-        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].parcel, true);
+        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].desc, true);
     }
     while (over < N) {
         message_t *one = &m[next_random() % N];
@@ -272,7 +271,7 @@ static void many_share_the_slots(void **state)
         OK(m[i].received_as);
         assert_memory_equal(m[i].in.at, from + i, BYTES);
         free(m[i].in.at);
-        gpusym_parcel_free(m[i].index);
+        gpusym_send_desc_free(m[i].index);
     }
 }
 
@@ -364,8 +363,8 @@ static void slots_are_used_once_copies_have_ended(void **state)
         unsigned let = 0;
         offer(&m, BYTES);
         gpusym_pipe_send(&m.out, i & 1 ? &slow : &dev, gpu, gpu_from, BYTES, m.index, i & 2);
-        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-        gpusym_pipe_receive(&m.in, i & 1 ? &dev : &slow, gpu, gpu_to, BYTES, &m.parcel, i & 2);
+        OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
+        gpusym_pipe_receive(&m.in, i & 1 ? &dev : &slow, gpu, gpu_to, BYTES, &m.desc, i & 2);
         OK(dev.copy(gpu, gpu_to, want, BYTES));
         while (!m.sent || !m.received) {
             for (unsigned k = 0; k < 100; k++) { /* what could be done too early is done */
@@ -395,11 +394,11 @@ static void garbage_ends_both_halves(void **state)
         message_t m;
         offer(&m, bytes);
         gpusym_pipe_send(&m.out, &dev, i & 2 ? gpu : NULL, i & 2 ? gpu_from : (char *) from, bytes, m.index, true);
-        OK(gpusym_parcel_claim(self, m.envelope, &m.parcel));
-        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.parcel, true);
+        OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
+        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
         for (unsigned k = 0; k < 200 && !(m.sent && m.received); k++) {
             if (k == when) {
-                unsigned char *room = gpusym_parcel_room(m.index);
+                unsigned char *room = gpusym_send_desc_room(m.index);
                 const unsigned at = next_random() % 136; /* the first three lines */
                 room[at] ^= (unsigned char) (1 + next_random() % 255);
             }
@@ -427,12 +426,12 @@ static void buffers_are_received_as_pipes(void **state)
     (void) state;
     for (unsigned i = 0; i < 8; i++) {
         const gpusym_offer_t o = {
-            .context = CONTEXT, .tag = TAG, .bytes = sizes[i / 2], .kind = GPUSYM_PARCEL_MAPPED, .key = 1};
-        gpusym_parcel_t parcel;
+            .context = CONTEXT, .tag = TAG, .bytes = sizes[i / 2], .kind = GPUSYM_SEND_DESC_MAPPED, .key = 1};
+        gpusym_send_desc_t desc;
         gpusym_pipe_t in;
-        uint8_t envelope[GPUSYM_ENVELOPE];
+        uint8_t rts[GPUSYM_RTS];
         uint32_t index;
-        OK(gpusym_parcel_offer(&o, NULL, &index, envelope));
+        OK(gpusym_send_desc_offer(&o, NULL, &index, rts));
         OK(gpusym_pipe_buffer_get(&dev, gpu, o.bytes, &buffer));
         assert_non_null(buffer.dev);
         OK(gpusym_carry_start(&dev, gpu, buffer.dev, gpu_from, o.bytes, &carry));
@@ -441,18 +440,18 @@ static void buffers_are_received_as_pipes(void **state)
         }
         assert_int_equal(status, 1);
         OK(gpusym_pipe_buffer_change(index, &buffer));
-        OK(gpusym_parcel_claim(self, envelope, &parcel));
-        assert_int_equal(parcel.offer.kind, GPUSYM_PARCEL_PIPE);
-        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &parcel, true);
+        OK(gpusym_send_desc_claim(self, rts, &desc));
+        assert_int_equal(desc.offer.kind, GPUSYM_SEND_DESC_PIPE);
+        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &desc, true);
         while (!gpusym_pipe_poll(&in, &status)) {
             sched_yield();
         }
         OK(status);
         OK(dev.copy(gpu, got, i & 1 ? gpu_to : (char *) to, o.bytes));
         assert_memory_equal(got, from, o.bytes);
-        assert_int_equal(gpusym_parcel_state(index, &status), GPUSYM_PARCEL_DONE);
+        assert_int_equal(gpusym_send_desc_state(index, &status), GPUSYM_SEND_DESC_DONE);
         gpusym_pipe_buffer_put(&buffer);
-        gpusym_parcel_free(index);
+        gpusym_send_desc_free(index);
     }
 }
 
@@ -486,8 +485,8 @@ enum { MESSAGES = 60 };
 
 typedef struct {
     two_meeting_t meeting;
-    uint32_t sent; /* envelopes */
-    uint8_t envelope[MESSAGES][GPUSYM_ENVELOPE];
+    uint32_t sent; /* RTS messages */
+    uint8_t rts[MESSAGES][GPUSYM_RTS];
 } channel_t;
 
 static channel_t *channel;
@@ -513,16 +512,16 @@ static void receive_all(gpusym_peer_t *peer)
 {
     unsigned wrong = 0;
     for (unsigned i = 0; i < MESSAGES; i++) {
-        gpusym_parcel_t parcel;
+        gpusym_send_desc_t desc;
         gpusym_pipe_t in;
         int status;
         const bool in_gpu = i / 2 & 1;
         two_reach(&channel->sent, i + 1);
-        if (GPUSYM_SUCCESS != gpusym_parcel_claim(peer, channel->envelope[i], &parcel)) {
+        if (GPUSYM_SUCCESS != gpusym_send_desc_claim(peer, channel->rts[i], &desc)) {
             _exit(3);
         }
-        const uint64_t wanted = 0 == i % 5 ? parcel.offer.bytes / 2 : parcel.offer.bytes;
-        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &parcel, true);
+        const uint64_t wanted = 0 == i % 5 ? desc.offer.bytes / 2 : desc.offer.bytes;
+        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &desc, true);
         while (!gpusym_pipe_poll(&in, &status)) {
             sched_yield();
         }
@@ -534,8 +533,8 @@ static void receive_all(gpusym_peer_t *peer)
 
 static void offer_to_child(gpusym_pipe_t *out, unsigned i, uint64_t bytes, uint32_t *index)
 {
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_PARCEL_PIPE};
-    OK(gpusym_parcel_offer(&o, NULL, index, channel->envelope[i]));
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPE};
+    OK(gpusym_send_desc_offer(&o, NULL, index, channel->rts[i]));
     gpusym_pipe_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index,
                      0 != i % 3);
     __atomic_store_n(&channel->sent, i + 1, __ATOMIC_RELEASE);
@@ -560,7 +559,7 @@ static void messages_go_between_processes(void **state)
                 live[i] = true;
             } else if (live[i] && gpusym_pipe_poll(&out[i], &status)) {
                 OK(status);
-                gpusym_parcel_free(index[i]);
+                gpusym_send_desc_free(index[i]);
                 live[i] = false;
                 ended++;
             }
@@ -575,12 +574,12 @@ static void messages_go_between_processes(void **state)
 /* The child dies in the middle of a message. */
 static void receive_some_and_die(gpusym_peer_t *peer)
 {
-    gpusym_parcel_t parcel;
+    gpusym_send_desc_t desc;
     gpusym_pipe_t in;
     int status;
     two_reach(&channel->sent, 1);
-    if (GPUSYM_SUCCESS == gpusym_parcel_claim(peer, channel->envelope[0], &parcel)) {
-        gpusym_pipe_receive(&in, &dev, NULL, to, parcel.offer.bytes, &parcel, true);
+    if (GPUSYM_SUCCESS == gpusym_send_desc_claim(peer, channel->rts[0], &desc)) {
+        gpusym_pipe_receive(&in, &dev, NULL, to, desc.offer.bytes, &desc, true);
         while (in.copies.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
         }
         raise(SIGKILL);
@@ -606,7 +605,7 @@ static void a_killed_receiver_ends_the_sender(void **state)
         sched_yield();
     }
     assert_int_equal(status, GPUSYM_ERR_UNREACHABLE);
-    gpusym_parcel_free(index);
+    gpusym_send_desc_free(index);
     assert_true(WIFSIGNALED(reap(pid)));
     teardown(NULL);
 }
@@ -616,9 +615,9 @@ static void send_some_and_die(gpusym_peer_t *peer)
     gpusym_pipe_t out;
     uint32_t index;
     int status;
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_PARCEL_PIPE};
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_SEND_DESC_PIPE};
     (void) peer;
-    if (GPUSYM_SUCCESS == gpusym_parcel_offer(&o, NULL, &index, channel->envelope[0])) {
+    if (GPUSYM_SUCCESS == gpusym_send_desc_offer(&o, NULL, &index, channel->rts[0])) {
         gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index, true);
         __atomic_store_n(&channel->sent, 1, __ATOMIC_RELEASE);
         while (out.copies.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
@@ -630,14 +629,14 @@ static void send_some_and_die(gpusym_peer_t *peer)
 static void a_killed_sender_ends_the_receiver(void **state)
 {
     gpusym_peer_t *peer;
-    gpusym_parcel_t parcel;
+    gpusym_send_desc_t desc;
     gpusym_pipe_t in;
     int status;
     (void) state;
     const pid_t pid = start(send_some_and_die, &peer);
     two_reach(&channel->sent, 1);
-    OK(gpusym_parcel_claim(peer, channel->envelope[0], &parcel));
-    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, parcel.offer.bytes, &parcel, true);
+    OK(gpusym_send_desc_claim(peer, channel->rts[0], &desc));
+    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, desc.offer.bytes, &desc, true);
     bool ended = false; /* by itself, if the slots could not be mapped any more */
     while (gpusym_peer_alive(peer) && !ended) {
         ended = gpusym_pipe_poll(&in, &status);

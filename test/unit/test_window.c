@@ -45,14 +45,14 @@ static bool open_all(unsigned side, gpusym_pages_id_t *id)
     dev = gpusym_device_sim;
     dev.host_register = count_register;
     return GPUSYM_SUCCESS == dev.open(&why) && GPUSYM_SUCCESS == dev.gpu_open(NULL, &gpu) &&
-           GPUSYM_SUCCESS == gpusym_pages_open(id) && GPUSYM_SUCCESS == gpusym_parcels_open(side);
+           GPUSYM_SUCCESS == gpusym_pages_open(id) && GPUSYM_SUCCESS == gpusym_send_descs_open(side);
 }
 
 static void close_all(void)
 {
     gpusym_windows_close(&dev);
     gpusym_windows_close(&dev);
-    gpusym_parcels_close();
+    gpusym_send_descs_close();
     gpusym_pages_close();
     dev.close();
 }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 
 /* How they find each other: the first member of the test's channel, which both map. Zeroed at first. */
 typedef struct {
@@ -39,7 +39,7 @@ static gpusym_peer_t *two_meet(two_meeting_t *m, unsigned side, bool (*open)(uns
     __atomic_store_n(&m->ready[side], 1, __ATOMIC_RELEASE);
     two_reach(&m->ready[1 - side], 1);
     if (GPUSYM_SUCCESS != gpusym_pages_peer(&m->card[1 - side], &peer) ||
-        GPUSYM_SUCCESS != gpusym_parcels_attach(peer, 1 - side)) {
+        GPUSYM_SUCCESS != gpusym_send_descs_attach(peer, 1 - side)) {
         return NULL;
     }
     __atomic_store_n(&m->ready[side], 2, __ATOMIC_RELEASE);

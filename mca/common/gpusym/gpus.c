@@ -7,7 +7,7 @@
 
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "tuning/resident.h"
 
 /* Calls of gpusym_p2p_gpu_review() between two looks at the peers: a process that begins to use the same GPU waits that
@@ -43,7 +43,7 @@ int gpusym_p2p_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     if (GPUSYM_SUCCESS == rc && *gpu != gpusym_p2p_gpu_last()) {
         gpusym_gpu_info_t info;
         gpusym_current.dev->gpu_info(*gpu, &info);
-        gpusym_parcels_use_gpu(info.uuid);
+        gpusym_send_descs_use_gpu(info.uuid);
         __atomic_store_n(&until_look, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&last, *gpu, __ATOMIC_RELEASE);
     }
@@ -64,7 +64,7 @@ void gpusym_p2p_gpu_review(gpusym_gpu_t *gpu)
     __atomic_store_n(&until_look, REVIEW, __ATOMIC_RELAXED);
     dev->gpu_info(gpu, &info);
     const uint64_t linger = us < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) us;
-    const bool shared = gpusym_parcels_gpu_shared(info.uuid);
+    const bool shared = gpusym_send_descs_gpu_shared(info.uuid);
     __atomic_store_n(&is_shared, shared, __ATOMIC_RELAXED);
     if (shared && NULL != dev->gpu_crowded) {
         dev->gpu_crowded(gpu);

@@ -22,7 +22,7 @@
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/memory/window.h"
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/gpusym/topo/links.h"
 
@@ -106,7 +106,7 @@ static void free_device(void)
         gpusym_heap_destroy(process.heap);
     }
     gpusym_topo_close();
-    gpusym_parcels_close();
+    gpusym_send_descs_close();
     gpusym_pages_close();
     gpusym_device_close();
     __atomic_store_n(&process.heap, NULL, __ATOMIC_RELEASE);

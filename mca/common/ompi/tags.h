@@ -14,7 +14,7 @@
 
 #include "ompi/mca/coll/base/coll_tags.h"
 
-/* Data that follow an envelope as a message of their own: [FIRST, FIRST + NUMBERS) of envelopes that name an entry,
+/* Data that follow an RTS as a message of their own: [FIRST, FIRST + NUMBERS) of RTS messages that name an entry,
  * and as many of others behind (pml/gpusym/fetch.c). */
 #define GPUSYM_TAG_FOLLOW_FIRST (-INT_MAX)
 #define GPUSYM_TAG_FOLLOW_NUMBERS 0x10000000

@@ -22,7 +22,7 @@
  * and unmap them for each message, or keep malloc busy for a tenth of its time. */
 #define CLASSES 48u
 #define KEPT 64u
-/* What a kept buffer may hold of memory, in bytes: what envelopes touch. One of each size may hold more, up to the
+/* What a kept buffer may hold of memory, in bytes: what RTS messages touch. One of each size may hold more, up to the
  * second limit, for messages from host memory. */
 #define KEEP_MIN 4096u
 #define KEEP_MAX (64u << 20)
@@ -76,7 +76,7 @@ static bool get_reserved(pml_gpusym_bounce_t *b, size_t bytes)
     return NULL != p;
 }
 
-/* Gives back the memory of a buffer that may have more than an envelope touches. */
+/* Gives back the memory of a buffer that may have more than an RTS touches. */
 static void cool(const pml_gpusym_bounce_t *b)
 {
     if (b->used > KEEP_MIN) {

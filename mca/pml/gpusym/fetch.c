@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The receiver's side of a message that was announced by an envelope.
+ * The receiver's side of a message that was announced by an RTS.
  *
  * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from, or which the sender
  * pushes, as it does from pinned host memory; or they come through a pipe, for which this process asks if it cannot map
@@ -26,39 +26,38 @@
 
 typedef pml_gpusym_request_t request_t;
 
-/* ---- envelopes ---- */
+/* ---- RTS messages ---- */
 
-bool pml_gpusym_is_envelope(struct ompi_communicator_t *comm, const ompi_status_public_t *status,
-                            pml_gpusym_peer_t **peer)
+bool pml_gpusym_is_rts(struct ompi_communicator_t *comm, const ompi_status_public_t *status, pml_gpusym_peer_t **peer)
 {
-    if (GPUSYM_ENVELOPE != status->_ucount || status->_cancelled || MPI_ANY_TAG == status->MPI_TAG) {
+    if (GPUSYM_RTS != status->_ucount || status->_cancelled || MPI_ANY_TAG == status->MPI_TAG) {
         return false;
     }
     *peer = pml_gpusym_peer(comm, status->MPI_SOURCE);
-    return NULL != *peer && gpusym_parcels_from((*peer)->pages);
+    return NULL != *peer && gpusym_send_descs_from((*peer)->pages);
 }
 
 /* No entry has this index. */
 #define FOLLOWS 0xffffu
 
-void pml_gpusym_follow_write(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t number)
+void pml_gpusym_follow_write(uint8_t rts[GPUSYM_RTS], uint32_t number)
 {
     const uint16_t index = FOLLOWS;
-    memcpy(envelope, &index, sizeof index);
-    memcpy(envelope + 2, &number, sizeof number);
-    envelope[6] = 0;
+    memcpy(rts, &index, sizeof index);
+    memcpy(rts + 2, &number, sizeof number);
+    rts[6] = 0;
 }
 
-bool pml_gpusym_follow_read(const uint8_t envelope[GPUSYM_ENVELOPE], uint32_t *number)
+bool pml_gpusym_follow_read(const uint8_t rts[GPUSYM_RTS], uint32_t *number)
 {
     uint16_t index;
-    memcpy(&index, envelope, sizeof index);
-    memcpy(number, envelope + 2, sizeof *number);
+    memcpy(&index, rts, sizeof index);
+    memcpy(number, rts + 2, sizeof *number);
     return FOLLOWS == index;
 }
 
-/* Parcels, and envelopes that name none, are counted apart. Messages between two ranks that follow at the same time
- * have different numbers: there is no room in memory for 2^28 of them. */
+/* Send descriptors, and RTS messages that name none, are counted apart. Messages between two ranks that follow at the
+ * same time have different numbers: there is no room in memory for 2^28 of them. */
 int pml_gpusym_follow_tag(uint64_t number, bool named)
 {
     const int first = GPUSYM_TAG_FOLLOW_FIRST + (named ? 0 : GPUSYM_TAG_FOLLOW_NUMBERS);
@@ -85,8 +84,8 @@ static void end_receive(request_t *r, int rv)
         r->large = false;
         __atomic_fetch_sub(&large, 1, __ATOMIC_RELAXED);
     }
-    status->_ucount = r->parcel.offer.bytes;
-    status->MPI_ERROR = MPI_SUCCESS == rv && r->parcel.offer.bytes > r->layout.bytes ? MPI_ERR_TRUNCATE : rv;
+    status->_ucount = r->desc.offer.bytes;
+    status->MPI_ERROR = MPI_SUCCESS == rv && r->desc.offer.bytes > r->layout.bytes ? MPI_ERR_TRUNCATE : rv;
     if (NULL == r->outer) {
         pml_gpusym_request_complete(r);
         return;
@@ -98,17 +97,17 @@ static void end_receive(request_t *r, int rv)
     gpusym_complete(outer);
 }
 
-/* Ends the parcel too. status: for the sender, an error of common.h. */
+/* Ends the send descriptor too. status: for the sender, an error of common.h. */
 static void end_fetch(request_t *r, int status, int rv)
 {
-    gpusym_parcel_end(&r->parcel, status);
+    gpusym_send_desc_end(&r->desc, status);
     end_receive(r, rv);
 }
 
 /* The bytes to be moved: what has been sent, if there is room for it. */
 static size_t bytes_to_move(const request_t *r)
 {
-    return r->parcel.offer.bytes < r->layout.bytes ? (size_t) r->parcel.offer.bytes : r->layout.bytes;
+    return r->desc.offer.bytes < r->layout.bytes ? (size_t) r->desc.offer.bytes : r->layout.bytes;
 }
 
 /* Returns the MPI error code for one of the device, which is reported. */
@@ -168,9 +167,9 @@ static bool step_follow(request_t *r)
 static bool receive_following(request_t *r, uint64_t number, bool named)
 {
     const ompi_status_public_t *status = status_of(r);
-    const size_t bytes = r->parcel.offer.bytes;
+    const size_t bytes = r->desc.offer.bytes;
 
-    pml_gpusym_bounce_put(&r->bounce); /* it held the envelope */
+    pml_gpusym_bounce_put(&r->bounce); /* it held the RTS */
     pml_gpusym_request_free_inner(r);
     if (!pml_gpusym_bounce_reserve(&r->bounce, bytes)) {
         end_receive(r, pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes));
@@ -274,7 +273,7 @@ static bool fetch_pieces(request_t *r)
     if (NULL != gpu) {
         gpusym_p2p_gpu_review(gpu);
     }
-    gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->parcel, true);
+    gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->desc, true);
     pml_gpusym_count(PML_GPUSYM_RECEIVED_PIPED);
     r->since = 0;
     r->step = step_pipe;
@@ -300,13 +299,13 @@ static bool step_move(request_t *r)
 
 static bool is_box(const request_t *r)
 {
-    return GPUSYM_PARCEL_MAPPED == r->parcel.offer.kind && 0 != (r->parcel.offer.flags & PML_GPUSYM_OFFER_BOX);
+    return GPUSYM_SEND_DESC_MAPPED == r->desc.offer.kind && 0 != (r->desc.offer.flags & PML_GPUSYM_OFFER_BOX);
 }
 
 static pml_gpusym_note_t read_note(const request_t *r)
 {
     pml_gpusym_note_t note;
-    memcpy(&note, (const char *) r->parcel.room + GPUSYM_PARCEL_ROOM - sizeof note, sizeof note);
+    memcpy(&note, (const char *) r->desc.room + GPUSYM_SEND_DESC_ROOM - sizeof note, sizeof note);
     return note;
 }
 
@@ -318,7 +317,7 @@ static uint64_t read_box(const request_t *r, gpusym_box_t *box)
     if (0 == box->bytes || 0 == box->n[0] || 0 == box->n[1]) {
         return 0;
     }
-    const uint64_t rows = (r->parcel.offer.bytes + box->bytes - 1) / box->bytes;
+    const uint64_t rows = (r->desc.offer.bytes + box->bytes - 1) / box->bytes;
     const uint64_t planes = (rows + box->n[0] - 1) / box->n[0], more = (planes + box->n[1] - 1) / box->n[1];
     const bool huge = more > UINT32_MAX ||
                       __builtin_add_overflow((uint64_t) (box->n[0] - 1) * box->stride[0],
@@ -331,7 +330,7 @@ static uint64_t read_box(const request_t *r, gpusym_box_t *box)
  * of that memory. */
 static const char *map_source(request_t *r, gpusym_box_t *box, uint64_t *size)
 {
-    const gpusym_offer_t *o = &r->parcel.offer;
+    const gpusym_offer_t *o = &r->desc.offer;
     const uint64_t span = is_box(r) ? read_box(r, box) : o->bytes;
     void *base;
 
@@ -339,8 +338,8 @@ static const char *map_source(request_t *r, gpusym_box_t *box, uint64_t *size)
     if (NULL == r->gpu) {
         return NULL; /* a process that has used no GPU gets no context for a message to host memory */
     }
-    if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->parcel.peer, o->key, &base, size) ||
-        0 == span || span > *size || o->off > *size - span) {
+    if (GPUSYM_SUCCESS != gpusym_reg_map(gpusym_current.dev, r->gpu, r->desc.peer, o->key, &base, size) || 0 == span ||
+        span > *size || o->off > *size - span) {
         return NULL;
     }
     return (const char *) base + o->off;
@@ -398,13 +397,13 @@ static bool step_asked(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
     int pushed;
-    const int state = gpusym_parcel_state_of(&r->parcel, &pushed);
+    const int state = gpusym_send_desc_state_of(&r->desc, &pushed);
 
-    if (GPUSYM_PARCEL_PUSHED == state) {
+    if (GPUSYM_SEND_DESC_PUSHED == state) {
         return end_push(r, GPUSYM_SUCCESS == pushed);
     }
-    if (GPUSYM_PARCEL_PUSH_ASKED == state && NULL != r->source && gpusym_now_ns() > r->offered + PUSH_WAIT &&
-        GPUSYM_SUCCESS == gpusym_parcel_take_back(&r->parcel)) {
+    if (GPUSYM_SEND_DESC_PUSH_ASKED == state && NULL != r->source && gpusym_now_ns() > r->offered + PUSH_WAIT &&
+        GPUSYM_SUCCESS == gpusym_send_desc_take_back(&r->desc)) {
         return end_push(r, false);
     }
     if (state < 0 || !pml_gpusym_peer_lives(r)) {
@@ -413,7 +412,7 @@ static bool step_asked(request_t *r)
         end_fetch(r, GPUSYM_ERR_CORRUPT,
                   state < 0 ? pml_gpusym_report_corrupt(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG)
                             : pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
-                                                     gpusym_peer_pid(r->parcel.peer)));
+                                                     gpusym_peer_pid(r->desc.peer)));
         return false;
     }
     return true;
@@ -437,7 +436,7 @@ static bool ask_push(request_t *r)
     r->key = push.key;
     r->offered = gpusym_now_ns();
     r->step = step_asked;
-    if (GPUSYM_SUCCESS != gpusym_parcel_ask_push(&r->parcel, &push)) {
+    if (GPUSYM_SUCCESS != gpusym_send_desc_ask_push(&r->desc, &push)) {
         gpusym_reg_put(r->key);
         r->key = 0;
         return false;
@@ -463,7 +462,7 @@ static bool fetch_source(request_t *r, const gpusym_box_t *box)
 static bool step_filling(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
-    const int filled = gpusym_parcel_is_filled(&r->parcel);
+    const int filled = gpusym_send_desc_is_filled(&r->desc);
 
     if (0 != filled) {
         return filled < 0 ? fetch_pieces(r) : fetch_source(r, NULL);
@@ -471,7 +470,7 @@ static bool step_filling(request_t *r)
     if (!pml_gpusym_peer_lives(r)) {
         end_fetch(r, GPUSYM_ERR_UNREACHABLE,
                   pml_gpusym_report_dead(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG,
-                                         gpusym_peer_pid(r->parcel.peer)));
+                                         gpusym_peer_pid(r->desc.peer)));
         return false;
     }
     return true;
@@ -488,7 +487,7 @@ static bool step_signal(request_t *r)
     if (GPUSYM_ERR_LATE == done) {
         __atomic_store_n(&r->peer->late, LATE, __ATOMIC_RELAXED);
         GPUSYM_LOG(2, "point-to-point: a copy of process %d came late: kernels do not wait for the next %u ones",
-                   (int) gpusym_peer_pid(r->parcel.peer), LATE);
+                   (int) gpusym_peer_pid(r->desc.peer), LATE);
         r->step = step_filling;
         return step_filling(r);
     }
@@ -500,8 +499,8 @@ static bool step_signal(request_t *r)
 /* Whether the signal of the sender's copy lies in the mapped memory, as its data do. */
 static bool signal_fits(const request_t *r, uint64_t size)
 {
-    const uint64_t end = GPUSYM_SIGNAL_OFF(r->parcel.offer.bytes) + GPUSYM_SIGNAL_BYTES;
-    return end <= size && r->parcel.offer.off <= size - end;
+    const uint64_t end = GPUSYM_SIGNAL_OFF(r->desc.offer.bytes) + GPUSYM_SIGNAL_BYTES;
+    return end <= size && r->desc.offer.off <= size - end;
 }
 
 /* Has our GPU wait for the data, which lie at r->source in mapped memory of `size` bytes. False: it does not. */
@@ -514,7 +513,7 @@ static bool await_signal(request_t *r, uint64_t size)
     if (0 != late) {
         __atomic_store_n(&r->peer->late, late - 1, __ATOMIC_RELAXED); /* about right if several threads receive */
     }
-    if (0 != late || 0 == route.signal || route.bytes != r->parcel.offer.bytes || !signal_fits(r, size) ||
+    if (0 != late || 0 == route.signal || route.bytes != r->desc.offer.bytes || !signal_fits(r, size) ||
         pml_gpusym_peer_is_self(r->peer) || gpusym_p2p_gpu_is_shared() || !pml_gpusym_move_can_wait(&route) ||
         GPUSYM_SUCCESS != pml_gpusym_move_start(&r->move, &route)) {
         return false;
@@ -535,8 +534,8 @@ static bool fetch_mapped(request_t *r)
     if (NULL == r->source) {
         return fetch_pieces(r); /* which asks for them */
     }
-    if (0 != (PML_GPUSYM_OFFER_FILLING & r->parcel.offer.flags)) {
-        if (0 == gpusym_parcel_is_filled(&r->parcel) && await_signal(r, size)) {
+    if (0 != (PML_GPUSYM_OFFER_FILLING & r->desc.offer.flags)) {
+        if (0 == gpusym_send_desc_is_filled(&r->desc) && await_signal(r, size)) {
             return true;
         }
         r->step = step_filling;
@@ -557,35 +556,35 @@ static bool fetch_pinned(request_t *r)
 static bool step_claimed(request_t *r)
 {
     if (!pml_gpusym_inner_is_complete(r)) {
-        return true; /* the envelope's, on its way out of its callback */
+        return true; /* the RTS's, on its way out of its callback */
     }
     if (GPUSYM_SUCCESS != r->claim) {
         end_receive(r, pml_gpusym_report_corrupt(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG));
         return false;
     }
-    if (0 != (PML_GPUSYM_OFFER_FROM_HOST & r->parcel.offer.flags)) {
-        gpusym_parcels_tell_gpu(r->parcel.peer, !r->on_host);
+    if (0 != (PML_GPUSYM_OFFER_FROM_HOST & r->desc.offer.flags)) {
+        gpusym_send_descs_tell_gpu(r->desc.peer, !r->on_host);
     }
-    switch (r->parcel.offer.kind) {
-    case GPUSYM_PARCEL_INLINE: {
-        const int rv = put_data(r, r->parcel.room);
+    switch (r->desc.offer.kind) {
+    case GPUSYM_SEND_DESC_INLINE: {
+        const int rv = put_data(r, r->desc.room);
         end_fetch(r, MPI_SUCCESS == rv ? GPUSYM_SUCCESS : GPUSYM_ERR, rv);
         return false;
     }
-    case GPUSYM_PARCEL_FAILED:
+    case GPUSYM_SEND_DESC_FAILED:
         end_fetch(r, GPUSYM_SUCCESS,
                   pml_gpusym_report_peer(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG,
-                                         gpusym_peer_pid(r->parcel.peer)));
+                                         gpusym_peer_pid(r->desc.peer)));
         return false;
-    case GPUSYM_PARCEL_MAPPED:
+    case GPUSYM_SEND_DESC_MAPPED:
         return fetch_mapped(r);
-    case GPUSYM_PARCEL_PINNED:
+    case GPUSYM_SEND_DESC_PINNED:
         return fetch_pinned(r);
-    case GPUSYM_PARCEL_PIPE:
+    case GPUSYM_SEND_DESC_PIPE:
         return fetch_pieces(r);
-    case GPUSYM_PARCEL_FOLLOWS: {
-        const uint64_t number = r->parcel.number;
-        gpusym_parcel_end(&r->parcel, GPUSYM_SUCCESS);
+    case GPUSYM_SEND_DESC_FOLLOWS: {
+        const uint64_t number = r->desc.number;
+        gpusym_send_desc_end(&r->desc, GPUSYM_SUCCESS);
         return receive_following(r, number, true);
     }
     default:
@@ -600,7 +599,7 @@ static bool step_full(request_t *r)
     if (!pml_gpusym_inner_is_complete(r)) {
         return true;
     }
-    return receive_following(r, r->parcel.number, false);
+    return receive_following(r, r->desc.number, false);
 }
 
 /* With `error`, of the claim, set. */
@@ -620,23 +619,23 @@ void pml_gpusym_fetch_claimed(request_t *r, const ompi_status_public_t *from)
     begin_fetch(r, from, step_claimed);
 }
 
-void pml_gpusym_fetch(request_t *r, const ompi_status_public_t *from, const uint8_t *envelope, unsigned length)
+void pml_gpusym_fetch(request_t *r, const ompi_status_public_t *from, const uint8_t *rts, unsigned length)
 {
     uint32_t number = 0;
 
-    if (GPUSYM_ENVELOPE == length && pml_gpusym_follow_read(envelope, &number)) {
-        r->parcel = (gpusym_parcel_t){.number = number, .offer = {.bytes = GPUSYM_ENVELOPE}};
+    if (GPUSYM_RTS == length && pml_gpusym_follow_read(rts, &number)) {
+        r->desc = (gpusym_send_desc_t){.number = number, .offer = {.bytes = GPUSYM_RTS}};
         begin_fetch(r, from, step_full);
         return;
     }
-    if (GPUSYM_ENVELOPE == length) {
-        r->claim = gpusym_parcel_claim(r->peer->pages, envelope, &r->parcel);
+    if (GPUSYM_RTS == length) {
+        r->claim = gpusym_send_desc_claim(r->peer->pages, rts, &r->desc);
     } else {
-        r->claim = gpusym_parcel_claim_oldest(r->peer->pages, gpusym_comm_context(r->base.req_comm), from->MPI_TAG,
-                                              envelope, length, &r->parcel);
+        r->claim = gpusym_send_desc_claim_oldest(r->peer->pages, gpusym_comm_context(r->base.req_comm), from->MPI_TAG,
+                                                 rts, length, &r->desc);
     }
     if (GPUSYM_SUCCESS != r->claim) {
-        r->parcel = (gpusym_parcel_t){.offer = {.bytes = 0}};
+        r->desc = (gpusym_send_desc_t){.offer = {.bytes = 0}};
     }
     begin_fetch(r, from, step_claimed);
 }

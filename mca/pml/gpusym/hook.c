@@ -32,12 +32,12 @@
 
 /* ---- sends ---- */
 
-/* Whether a message may go by envelope though it is host memory: it has the size of one, or it is long, and some peer
+/* Whether a message may go by RTS though it is host memory: it has the size of one, or it is long, and some peer
  * receives such ones into GPU memory. */
 static inline bool is_special(size_t bytes)
 {
-    return OPAL_UNLIKELY(GPUSYM_ENVELOPE == bytes || (bytes > GPUSYM_FROM_HOST_ABOVE &&
-                                                      0 != __atomic_load_n(pml_gpusym_any_into_gpu, __ATOMIC_RELAXED)));
+    return OPAL_UNLIKELY(GPUSYM_RTS == bytes || (bytes > GPUSYM_FROM_HOST_ABOVE &&
+                                                 0 != __atomic_load_n(pml_gpusym_any_into_gpu, __ATOMIC_RELAXED)));
 }
 
 /* Whether a message is Open MPI's own. Its buffers are host memory, since collectives on device memory are staged above
@@ -148,13 +148,13 @@ static inline bool is_device(const void *buf, size_t count, struct ompi_datatype
     return OPAL_UNLIKELY(!pml_gpusym_is_heap(buf, dtype)) && pml_gpusym_ask_device(buf, count, dtype, memory);
 }
 
-/* Whether what is received may be an envelope. */
-static inline bool may_be_envelope(void)
+/* Whether what is received may be an RTS. */
+static inline bool may_be_rts(void)
 {
     return 0 != pml_gpusym_npeers;
 }
 
-/* What is needed of a blocking receive when it has returned and its message was an envelope. */
+/* What is needed of a blocking receive when it has returned and its message was an RTS. */
 typedef struct {
     void *buf;
     size_t count;
@@ -165,9 +165,9 @@ typedef struct {
 
 static SLOW_PATH int settle_recv(const posted_t *posted, ompi_status_public_t *status, int rv)
 {
-    return may_be_envelope() ? pml_gpusym_host_received(posted->buf, posted->count, posted->dtype, posted->comm,
-                                                        posted->first, status, rv)
-                             : rv;
+    return may_be_rts() ? pml_gpusym_host_received(posted->buf, posted->count, posted->dtype, posted->comm,
+                                                   posted->first, status, rv)
+                        : rv;
 }
 
 static inline int recv_host(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
@@ -180,7 +180,7 @@ static inline int recv_host(void *buf, size_t count, struct ompi_datatype_t *dty
     __asm__ volatile("" : : "r"(&posted) : "memory");
     status = MPI_STATUS_IGNORE == status ? &own : status;
     const int rv = host.pml_recv(buf, count, dtype, src, tag, comm, status);
-    return OPAL_LIKELY(GPUSYM_ENVELOPE != status->_ucount) ? rv : settle_recv(&posted, status, rv);
+    return OPAL_LIKELY(GPUSYM_RTS != status->_ucount) ? rv : settle_recv(&posted, status, rv);
 }
 
 static SLOW_PATH int recv_short(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
@@ -226,8 +226,8 @@ static SLOW_PATH int irecv_other(void *buf, size_t count, struct ompi_datatype_t
     if (pml_gpusym_ask_device(buf, count, dtype, &memory)) {
         return pml_gpusym_irecv(buf, count, dtype, src, tag, comm, &memory, request);
     }
-    return may_be_envelope() ? pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request)
-                             : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
+    return may_be_rts() ? pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request)
+                        : host.pml_irecv(buf, count, dtype, src, tag, comm, request);
 }
 
 static SLOW_PATH int irecv_internal(void *buf, size_t count, struct ompi_datatype_t *dtype, int src, int tag,
@@ -243,7 +243,7 @@ static int hook_irecv(void *buf, size_t count, struct ompi_datatype_t *dtype, in
     if (is_internal(tag)) {
         return irecv_internal(buf, count, dtype, src, tag, comm, request);
     }
-    if (OPAL_UNLIKELY(!may_be_envelope() || !pml_gpusym_is_heap(buf, dtype))) {
+    if (OPAL_UNLIKELY(!may_be_rts() || !pml_gpusym_is_heap(buf, dtype))) {
         return irecv_other(buf, count, dtype, src, tag, comm, request);
     }
     return pml_gpusym_host_irecv(buf, count, dtype, src, tag, comm, request);
@@ -256,9 +256,8 @@ static int hook_irecv_init(void *buf, size_t count, struct ompi_datatype_t *dtyp
     if (!is_internal(tag) && is_device(buf, count, dtype, &memory)) {
         return pml_gpusym_irecv_init(buf, count, dtype, src, tag, comm, &memory, request);
     }
-    return !is_internal(tag) && may_be_envelope()
-               ? pml_gpusym_host_irecv_init(buf, count, dtype, src, tag, comm, request)
-               : host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
+    return !is_internal(tag) && may_be_rts() ? pml_gpusym_host_irecv_init(buf, count, dtype, src, tag, comm, request)
+                                             : host.pml_irecv_init(buf, count, dtype, src, tag, comm, request);
 }
 
 static int hook_imrecv(void *buf, size_t count, struct ompi_datatype_t *dtype, struct ompi_message_t **message,
@@ -347,7 +346,7 @@ static bool is_served(void)
 
 static bool met; /* the peers have been attached, as far as they can be */
 
-/* From now on messages may be envelopes. */
+/* From now on messages may be RTS messages. */
 static void meet_peers(void)
 {
     met = true;

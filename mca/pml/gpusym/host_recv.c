@@ -1,10 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Receives into host memory from processes that may send envelopes.
+ * Receives into host memory from processes that may send RTS messages.
  *
  * The PML calls req_complete_cb before it completes a request, and does not complete one whose callback returns 1
- * (ompi_request_complete in ompi/request/request.h): so an envelope is held until its data are there. It calls it only
+ * (ompi_request_complete in ompi/request/request.h): so an RTS is held until its data are there. It calls it only
  * for requests that MPI_Request_free has not freed, hence the function in their req_free. Both belong to the object,
  * which the PML uses again, so both are put back.
  */
@@ -24,11 +24,11 @@
 static ompi_request_free_fn_t pml_free;
 static ompi_request_start_fn_t pml_start;
 
-/* ---- envelopes ---- */
+/* ---- RTS messages ---- */
 
 static size_t first_length(const gpusym_layout_t *l)
 {
-    return l->bytes < GPUSYM_ENVELOPE ? l->bytes : GPUSYM_ENVELOPE;
+    return l->bytes < GPUSYM_RTS ? l->bytes : GPUSYM_RTS;
 }
 
 pml_gpusym_first_t pml_gpusym_gather_first(const void *buf, size_t count, struct ompi_datatype_t *dtype)
@@ -42,14 +42,14 @@ pml_gpusym_first_t pml_gpusym_gather_first(const void *buf, size_t count, struct
     return first;
 }
 
-/* Makes the request that fetches for a receive into host memory, of which an envelope has arrived, in place of the
+/* Makes the request that fetches for a receive into host memory, of which an RTS has arrived, in place of the
  * first bytes. NULL: no memory. */
 static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_datatype_t *dtype,
                                            struct ompi_communicator_t *comm, pml_gpusym_first_t first,
                                            const ompi_status_public_t *status, pml_gpusym_peer_t *peer,
                                            ompi_request_t *outer)
 {
-    uint8_t envelope[GPUSYM_ENVELOPE];
+    uint8_t rts[GPUSYM_RTS];
     pml_gpusym_request_t *r =
         pml_gpusym_request_get(buf, count, dtype, status->MPI_SOURCE, status->MPI_TAG, comm, false, NULL);
 
@@ -58,7 +58,7 @@ static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_
     }
     const size_t length = first_length(&r->layout);
     if (0 != length) {
-        (void) gpusym_layout_gather(&r->layout, buf, envelope, length);
+        (void) gpusym_layout_gather(&r->layout, buf, rts, length);
         (void) gpusym_layout_scatter(&r->layout, buf, &first, length);
     }
     r->base.req_type = MCA_PML_REQUEST_RECV;
@@ -66,7 +66,7 @@ static pml_gpusym_request_t *fetch_to_host(void *buf, size_t count, struct ompi_
     r->peer = peer;
     r->outer = outer;
     pml_gpusym_request_begin(r);
-    pml_gpusym_fetch(r, status, envelope, (unsigned) length);
+    pml_gpusym_fetch(r, status, rts, (unsigned) length);
     return r;
 }
 
@@ -75,20 +75,20 @@ int pml_gpusym_host_received(void *buf, size_t count, struct ompi_datatype_t *dt
 {
     pml_gpusym_peer_t *peer;
 
-    if (!pml_gpusym_is_envelope(comm, status, &peer)) {
+    if (!pml_gpusym_is_rts(comm, status, &peer)) {
         return rv;
     }
     pml_gpusym_request_t *r = fetch_to_host(buf, count, dtype, comm, first, status, peer, NULL);
     return NULL == r ? MPI_ERR_NO_MEM : pml_gpusym_request_wait(r, status);
 }
 
-/* Whether the request is held: its message is an envelope. */
-static bool hold_envelope(ompi_request_t *q, pml_gpusym_first_t first)
+/* Whether the request is held: its message is an RTS. */
+static bool hold_rts(ompi_request_t *q, pml_gpusym_first_t first)
 {
     const mca_pml_base_request_t *b = (const mca_pml_base_request_t *) q;
     pml_gpusym_peer_t *peer;
 
-    if (!pml_gpusym_is_envelope(b->req_comm, &q->req_status, &peer)) {
+    if (!pml_gpusym_is_rts(b->req_comm, &q->req_status, &peer)) {
         return false;
     }
     if (NULL ==
@@ -152,9 +152,9 @@ static pml_gpusym_first_t kept_first(const ompi_request_t *q)
 
 static int received(ompi_request_t *q)
 {
-    if (OPAL_UNLIKELY(GPUSYM_ENVELOPE == q->req_status._ucount)) {
+    if (OPAL_UNLIKELY(GPUSYM_RTS == q->req_status._ucount)) {
         q->req_complete_cb = release; /* when the data are there */
-        if (hold_envelope(q, kept_first(q))) {
+        if (hold_rts(q, kept_first(q))) {
             return 1;
         }
         q->req_complete_cb = NULL;
@@ -208,9 +208,9 @@ typedef struct {
 /* call: NULL, or the other callback. */
 static int settle_persistent(ompi_request_t *q, pml_gpusym_first_t first, ompi_request_complete_fn_t call)
 {
-    if (GPUSYM_ENVELOPE == q->req_status._ucount) {
+    if (GPUSYM_RTS == q->req_status._ucount) {
         q->req_complete_cb = call; /* called when the data are there */
-        if (hold_envelope(q, first)) {
+        if (hold_rts(q, first)) {
             return 1;
         }
         q->req_complete_cb = NULL;

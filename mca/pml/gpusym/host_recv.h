@@ -1,24 +1,24 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Receives into host memory from processes that may send envelopes. The program gets the PML's own requests; one whose
- * message turns out to be an envelope completes when its data have been fetched. The parameters, and the results, are
+ * Receives into host memory from processes that may send RTS messages. The program gets the PML's own requests; one
+ * whose message turns out to be an RTS completes when its data have been fetched. The parameters, and the results, are
  * those of the PML's functions (ompi/mca/pml/pml.h).
  *
- * The PML writes an envelope into the buffer, and a message may be shorter: what stood there must stay behind it. So
- * the first bytes of every buffer are kept from the post of its receive on, and are put back when an envelope has come.
+ * The PML writes an RTS into the buffer, and a message may be shorter: what stood there must stay behind it. So
+ * the first bytes of every buffer are kept from the post of its receive on, and are put back when an RTS has come.
  */
 #ifndef MCA_PML_GPUSYM_HOST_RECV_H
 #define MCA_PML_GPUSYM_HOST_RECV_H
 
 #include "mca/pml/gpusym/host.h"
 
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "ompi/request/request.h"
 
-/* The first bytes of a buffer, packed: as many as an envelope has, or all. */
+/* The first bytes of a buffer, packed: as many as an RTS has, or all. */
 typedef uint64_t pml_gpusym_first_t;
-_Static_assert(GPUSYM_ENVELOPE <= sizeof(pml_gpusym_first_t), "an envelope replaces no more");
+_Static_assert(GPUSYM_RTS <= sizeof(pml_gpusym_first_t), "an RTS replaces no more");
 
 /* Those of a buffer with gaps. 0.1 us. */
 pml_gpusym_first_t pml_gpusym_gather_first(const void *buf, size_t count, struct ompi_datatype_t *dtype);

@@ -43,7 +43,7 @@ void pml_gpusym_peers_publish(void)
     my_card.slot = (uint32_t) opal_process_info.my_local_rank;
     int rc = gpusym_pages_open(&my_card.pages);
     if (GPUSYM_SUCCESS == rc) {
-        rc = gpusym_parcels_open(my_card.slot);
+        rc = gpusym_send_descs_open(my_card.slot);
     }
     published = GPUSYM_SUCCESS == rc && gpusym_modex_put(KEY, &my_card, sizeof my_card, true);
     if (!published) {
@@ -69,7 +69,7 @@ static pml_gpusym_peer_t *attach_peer(uint32_t vpid)
         why = "its pages cannot be mapped";
         pml_gpusym_peer_t *peer = malloc(sizeof *peer);
         if (NULL != peer && GPUSYM_SUCCESS == gpusym_pages_peer(&card.pages, &pages) &&
-            GPUSYM_SUCCESS == gpusym_parcels_attach(pages, card.slot)) {
+            GPUSYM_SUCCESS == gpusym_send_descs_attach(pages, card.slot)) {
             *peer = (pml_gpusym_peer_t){.pages = pages, .slot = card.slot};
             return peer;
         }
@@ -81,11 +81,11 @@ static pml_gpusym_peer_t *attach_peer(uint32_t vpid)
 
 void pml_gpusym_peers_attach(void)
 {
-    uint32_t vpids[GPUSYM_PARCEL_SLOTS], last = 0;
+    uint32_t vpids[GPUSYM_SEND_DESC_SLOTS], last = 0;
     if (!published || NULL != pml_gpusym_peers) {
         return;
     }
-    const unsigned n = gpusym_local_peers(vpids, GPUSYM_PARCEL_SLOTS);
+    const unsigned n = gpusym_local_peers(vpids, GPUSYM_SEND_DESC_SLOTS);
     for (unsigned i = 0; i < n; i++) {
         last = vpids[i] > last ? vpids[i] : last;
     }
@@ -97,7 +97,7 @@ void pml_gpusym_peers_attach(void)
         pml_gpusym_peers[vpids[i]] = attach_peer(vpids[i]);
     }
     pml_gpusym_npeers = last + 1;
-    const uint32_t *any = gpusym_parcels_any_into_gpu();
+    const uint32_t *any = gpusym_send_descs_any_into_gpu();
     pml_gpusym_any_into_gpu = NULL != any ? any : &none_into_gpu;
 }
 
@@ -108,13 +108,13 @@ bool pml_gpusym_peer_decide(pml_gpusym_peer_t *peer)
 {
     if (OPAL_UNLIKELY(!__atomic_load_n(&peer->waited, __ATOMIC_ACQUIRE))) {
         const uint64_t start = gpusym_now_ns();
-        while (gpusym_modex_is_late() && !gpusym_parcels_attached_by(peer->slot) &&
+        while (gpusym_modex_is_late() && !gpusym_send_descs_attached_by(peer->slot) &&
                gpusym_now_ns() - start < ATTACH_WAIT && gpusym_peer_alive(peer->pages)) {
             sched_yield(); /* it attaches us without our help */
         }
         __atomic_store_n(&peer->waited, true, __ATOMIC_RELEASE);
     }
-    return gpusym_parcels_decide(peer->slot);
+    return gpusym_send_descs_decide(peer->slot);
 }
 
 void pml_gpusym_peers_close(void)
@@ -126,6 +126,6 @@ void pml_gpusym_peers_close(void)
     pml_gpusym_peers = NULL;
     pml_gpusym_npeers = 0;
     pml_gpusym_any_into_gpu = &none_into_gpu;
-    gpusym_parcels_close();
+    gpusym_send_descs_close();
     published = false;
 }

@@ -12,7 +12,7 @@
 #include "ompi/communicator/communicator.h"
 #include "ompi/proc/proc.h"
 
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 
 typedef struct {
     gpusym_peer_t *pages;
@@ -35,8 +35,8 @@ extern const uint32_t *pml_gpusym_any_into_gpu __attribute__((visibility("hidden
 void pml_gpusym_peers_publish(void);
 /* Attaches all processes that have published. Call it after Open MPI's fence. */
 void pml_gpusym_peers_attach(void);
-/* Returns whether a peer gets envelopes. The first call decides; it waits up to a second where the peer may still be in
- * MPI_Init. */
+/* Returns whether a peer gets RTS messages. The first call decides; it waits up to a second where the peer may still be
+ * in MPI_Init. */
 bool pml_gpusym_peer_decide(pml_gpusym_peer_t *peer);
 /* Forgets all peers. */
 void pml_gpusym_peers_close(void);

@@ -1,12 +1,12 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Probes, where messages may be envelopes.
+ * Probes, where messages may be RTS messages.
  *
- * A matching probe receives the envelope and claims its parcel: what it matched is then certain. The other probes leave
- * the envelope with the PML, which tells its source and tag; the size is that of the oldest parcel of that source and
- * tag that has not been claimed. That is exact unless another thread receives with the same source and tag at the same
- * time: its message may be the one that is told, as MPI allows for such a program.
+ * A matching probe receives the RTS and claims its send descriptor: what it matched is then certain. The other probes
+ * leave the RTS with the PML, which tells its source and tag; the size is that of the oldest send descriptor of that
+ * source and tag that has not been claimed. That is exact unless another thread receives with the same source and tag
+ * at the same time: its message may be the one that is told, as MPI allows for such a program.
  */
 #include "mca/pml/gpusym/probe.h"
 
@@ -23,8 +23,9 @@ static void tell_size(struct ompi_communicator_t *comm, ompi_status_public_t *st
     pml_gpusym_peer_t *peer;
     uint64_t bytes;
 
-    if (pml_gpusym_is_envelope(comm, status, &peer) &&
-        GPUSYM_SUCCESS == gpusym_parcel_oldest_bytes(peer->pages, gpusym_comm_context(comm), status->MPI_TAG, &bytes)) {
+    if (pml_gpusym_is_rts(comm, status, &peer) &&
+        GPUSYM_SUCCESS ==
+            gpusym_send_desc_oldest_bytes(peer->pages, gpusym_comm_context(comm), status->MPI_TAG, &bytes)) {
         status->_ucount = bytes;
     }
 }
@@ -49,13 +50,13 @@ int pml_gpusym_probe(int src, int tag, struct ompi_communicator_t *comm, ompi_st
 
 /* ---- matching probes ---- */
 
-/* An envelope that a matching probe has received: what req_ptr of its message points to. */
+/* An RTS that a matching probe has received: what req_ptr of its message points to. */
 typedef struct matched {
-    uint8_t envelope[GPUSYM_ENVELOPE];
-    bool follows; /* it names no parcel */
+    uint8_t rts[GPUSYM_RTS];
+    bool follows; /* it names no send descriptor */
     pml_gpusym_peer_t *peer;
     ompi_status_public_t status;
-    gpusym_parcel_t parcel;
+    gpusym_send_desc_t desc;
     struct matched *next;
 } matched_t;
 
@@ -111,12 +112,12 @@ static void free_message(struct ompi_message_t **message)
     *message = MPI_MESSAGE_NULL;
 }
 
-/* Receives the envelope that a probe has matched, and claims its parcel. */
-static int take_envelope(struct ompi_communicator_t *comm, struct ompi_message_t **message, matched_t *m)
+/* Receives the RTS that a probe has matched, and claims its send descriptor. */
+static int take_rts(struct ompi_communicator_t *comm, struct ompi_message_t **message, matched_t *m)
 {
     ompi_request_t *q;
     uint32_t number;
-    int rv = pml_gpusym_host.pml_imrecv(m->envelope, GPUSYM_ENVELOPE, MPI_BYTE, message, &q);
+    int rv = pml_gpusym_host.pml_imrecv(m->rts, GPUSYM_RTS, MPI_BYTE, message, &q);
 
     if (OMPI_SUCCESS == rv) {
         rv = ompi_request_wait(&q, MPI_STATUS_IGNORE);
@@ -124,11 +125,11 @@ static int take_envelope(struct ompi_communicator_t *comm, struct ompi_message_t
     if (OMPI_SUCCESS != rv) {
         return rv;
     }
-    m->follows = pml_gpusym_follow_read(m->envelope, &number);
-    if (!m->follows && GPUSYM_SUCCESS != gpusym_parcel_claim(m->peer->pages, m->envelope, &m->parcel)) {
+    m->follows = pml_gpusym_follow_read(m->rts, &number);
+    if (!m->follows && GPUSYM_SUCCESS != gpusym_send_desc_claim(m->peer->pages, m->rts, &m->desc)) {
         return pml_gpusym_report_corrupt(comm, m->status.MPI_SOURCE, m->status.MPI_TAG);
     }
-    m->status._ucount = m->follows ? GPUSYM_ENVELOPE : m->parcel.offer.bytes;
+    m->status._ucount = m->follows ? GPUSYM_RTS : m->desc.offer.bytes;
     return OMPI_SUCCESS;
 }
 
@@ -137,7 +138,7 @@ static int settle_probe(struct ompi_communicator_t *comm, struct ompi_message_t 
 {
     pml_gpusym_peer_t *peer;
 
-    if (!pml_gpusym_is_envelope(comm, status, &peer)) {
+    if (!pml_gpusym_is_rts(comm, status, &peer)) {
         return OMPI_SUCCESS;
     }
     matched_t *m = calloc(1, sizeof *m);
@@ -146,7 +147,7 @@ static int settle_probe(struct ompi_communicator_t *comm, struct ompi_message_t 
     }
     m->peer = peer;
     m->status = *status;
-    const int rv = take_envelope(comm, message, m);
+    const int rv = take_rts(comm, message, m);
     ompi_message_t *ours = OMPI_SUCCESS == rv ? make_message(comm, m) : NULL;
     if (NULL == ours) {
         free(m);
@@ -199,9 +200,9 @@ bool pml_gpusym_matched(void *buf, size_t count, struct ompi_datatype_t *dtype, 
     r->peer = m->peer;
     pml_gpusym_request_begin(r);
     if (m->follows) {
-        pml_gpusym_fetch(r, &m->status, m->envelope, GPUSYM_ENVELOPE);
+        pml_gpusym_fetch(r, &m->status, m->rts, GPUSYM_RTS);
     } else {
-        r->parcel = m->parcel;
+        r->desc = m->desc;
         pml_gpusym_fetch_claimed(r, &m->status);
     }
     free_message(message);

@@ -17,12 +17,12 @@
 
 typedef pml_gpusym_request_t request_t;
 
-/* Longer messages of host memory should come by envelope: the sender learns that they go to GPU memory. */
+/* Longer messages of host memory should come by RTS: the sender learns that they go to GPU memory. */
 static void tell_sender(const request_t *r, const ompi_status_public_t *status)
 {
     pml_gpusym_peer_t *peer = pml_gpusym_peer(r->base.req_comm, status->MPI_SOURCE);
     if (NULL != peer && status->_ucount > GPUSYM_FROM_HOST_ABOVE) {
-        gpusym_parcels_tell_gpu(peer->pages, true);
+        gpusym_send_descs_tell_gpu(peer->pages, true);
     }
 }
 
@@ -65,25 +65,25 @@ static bool step_receive(request_t *r)
     return false;
 }
 
-/* Called by the PML, at the completion of its request. The work is left to progress; an envelope is claimed at once, so
+/* Called by the PML, at the completion of its request. The work is left to progress; an RTS is claimed at once, so
  * that probes find the next one. */
 static int inner_complete(ompi_request_t *inner)
 {
     request_t *r = inner->req_complete_cb_data;
 
     __atomic_fetch_sub(&pml_gpusym_awaited, 1, __ATOMIC_RELAXED);
-    if (pml_gpusym_is_envelope(r->base.req_comm, &inner->req_status, &r->peer)) {
-        pml_gpusym_fetch(r, &inner->req_status, (const uint8_t *) r->bounce.p, GPUSYM_ENVELOPE);
+    if (pml_gpusym_is_rts(r->base.req_comm, &inner->req_status, &r->peer)) {
+        pml_gpusym_fetch(r, &inner->req_status, (const uint8_t *) r->bounce.p, GPUSYM_RTS);
     } else {
         pml_gpusym_request_enlist(r, step_receive);
     }
     return 0;
 }
 
-/* The bytes that the PML may receive: an envelope needs room even where the message has less. */
+/* The bytes that the PML may receive: an RTS needs room even where the message has less. */
 static size_t room_of(const request_t *r)
 {
-    return r->layout.bytes < GPUSYM_ENVELOPE ? GPUSYM_ENVELOPE : r->layout.bytes;
+    return r->layout.bytes < GPUSYM_RTS ? GPUSYM_RTS : r->layout.bytes;
 }
 
 static void fail_receive(request_t *r, int rv)

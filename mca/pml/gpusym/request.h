@@ -16,7 +16,7 @@
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
 
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/p2p/pipe.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
@@ -30,7 +30,7 @@ typedef struct pml_gpusym_request pml_gpusym_request_t;
 #define PML_GPUSYM_OFFER_FROM_HOST 1u
 #define PML_GPUSYM_OFFER_BOX 2u /* mapped memory is a box, which the note tells */
 #define PML_GPUSYM_OFFER_FILLING \
-    4u /* mapped memory is being filled: gpusym_parcel_is_filled tells when it has the data */
+    4u /* mapped memory is being filled: gpusym_send_desc_is_filled tells when it has the data */
 
 /* What a request does next. Progress calls it, one thread at a time. Returns whether the request stays in the list;
  * if not, it has been completed, or something else will put it into the list again. */
@@ -50,25 +50,25 @@ struct pml_gpusym_request {
     pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
 
     /* Of a message that is fetched by its receiver. */
-    pml_gpusym_peer_t *peer;           /* the process at the other end */
-    uint8_t envelope[GPUSYM_ENVELOPE]; /* a send: what the PML sends. It stays until `inner` is complete */
-    uint32_t index;                    /* a send: of its parcel */
-    uint32_t key;                      /* a send: of its memory, if the parcel is mapped; else 0 */
-    uint64_t since;                    /* when the peer's life was checked last, in ns */
-    uint32_t polls;                    /* since it began */
-    uint64_t offered;                  /* a send: when, in ns */
-    bool eager;                        /* a send: it is buffered if nobody receives it; its rest: a long one */
-    const char *source;                /* a send: its data, packed, in GPU memory; NULL: they are a box there */
-    bool filling;                      /* a send: move.carry copies the data into `scratch` */
-    void *scratch;                     /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
-    gpusym_parcel_t parcel;            /* a receive: what it has claimed */
-    gpusym_pipe_t pipe;                /* the half of this side, of a message that goes through a pipe */
-    pml_gpusym_move_t move;            /* a receive: of its data */
-    int claim;                         /* a receive: what the claim returned */
-    bool on_host;                      /* a receive: the buffer is host memory */
-    bool large;                        /* a receive: it counts among those of large messages (fetch.c) */
-    bool completes_early;              /* a send: complete although the receiver has not ended it */
-    ompi_request_t *outer;             /* a receive into host memory: the PML's own request, which waits for the data */
+    pml_gpusym_peer_t *peer; /* the process at the other end */
+    uint8_t rts[GPUSYM_RTS]; /* a send: what the PML sends. It stays until `inner` is complete */
+    uint32_t index;          /* a send: of its send descriptor */
+    uint32_t key;            /* a send: of its memory, if the send descriptor is mapped; else 0 */
+    uint64_t since;          /* when the peer's life was checked last, in ns */
+    uint32_t polls;          /* since it began */
+    uint64_t offered;        /* a send: when, in ns */
+    bool eager;              /* a send: it is buffered if nobody receives it; its rest: a long one */
+    const char *source;      /* a send: its data, packed, in GPU memory; NULL: they are a box there */
+    bool filling;            /* a send: move.carry copies the data into `scratch` */
+    void *scratch;           /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
+    gpusym_send_desc_t desc; /* a receive: what it has claimed */
+    gpusym_pipe_t pipe;      /* the half of this side, of a message that goes through a pipe */
+    pml_gpusym_move_t move;  /* a receive: of its data */
+    int claim;               /* a receive: what the claim returned */
+    bool on_host;            /* a receive: the buffer is host memory */
+    bool large;              /* a receive: it counts among those of large messages (fetch.c) */
+    bool completes_early;    /* a send: complete although the receiver has not ended it */
+    ompi_request_t *outer;   /* a receive into host memory: the PML's own request, which waits for the data */
 };
 OBJ_CLASS_DECLARATION(pml_gpusym_request_t);
 
@@ -99,8 +99,8 @@ uint64_t pml_gpusym_request_now(void);
 void pml_gpusym_request_complete(pml_gpusym_request_t *r);
 /* Waits for a blocking message, returns the request and an MPI error code. status may be MPI_STATUS_IGNORE. */
 int pml_gpusym_request_wait(pml_gpusym_request_t *r, ompi_status_public_t *status);
-/* Makes a request of its own that has the parcel, the peer and the communicator of one that is about to complete. NULL:
- * no memory. */
+/* Makes a request of its own that has the send descriptor, the peer and the communicator of one that is about to
+ * complete. NULL: no memory. */
 pml_gpusym_request_t *pml_gpusym_request_copy(const pml_gpusym_request_t *r);
 /* Leaves the PML's request, which may never end, and its memory to a request of its own. */
 void pml_gpusym_request_abandon(pml_gpusym_request_t *r);

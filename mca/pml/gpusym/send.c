@@ -3,8 +3,8 @@
  *
  * Sends from device memory, and from host memory to a receiver of device memory.
  *
- * Direct: the data stay where they are until the receiver has copied them. An envelope goes by the PML and does the
- * matching (p2p/parcel.h). Data in host memory are sent in pieces, or pushed if they are pinned.
+ * Direct: the data stay where they are until the receiver has copied them. An RTS goes by the PML and does the
+ * matching (p2p/send_desc.h). Data in host memory are sent in pieces, or pushed if they are pinned.
  * Staged: the data are packed into host memory, which the PML sends as bytes. So the message is an ordinary one, for
  * receivers of any kind, with gpusym or without it. One from host memory is left to the PML as it is.
  */
@@ -45,7 +45,7 @@ typedef pml_gpusym_request_t request_t;
  * behind them a slab of scratch memory has room for one in place of two. */
 #define SIGNALLED_MAX (2u << 20)
 
-/* What has become of a message that goes by envelope. */
+/* What has become of a message that goes by RTS. */
 typedef enum {
     DONE,   /* it is in flight or complete, or will end in a step */
     STAGE,  /* it is to be staged: its receiver knows nothing of it */
@@ -77,16 +77,16 @@ static int report_dead(const request_t *r)
 static bool step_rest(request_t *rest)
 {
     int status;
-    const int state = gpusym_parcel_state(rest->index, &status);
+    const int state = gpusym_send_desc_state(rest->index, &status);
 
     if (!pml_gpusym_inner_is_complete(rest) ||
-        (state >= 0 && GPUSYM_PARCEL_DONE != state && pml_gpusym_peer_lives(rest))) {
+        (state >= 0 && GPUSYM_SEND_DESC_DONE != state && pml_gpusym_peer_lives(rest))) {
         return true;
     }
     if (rest->eager) {
         __atomic_fetch_sub(&buffered_long, 1, __ATOMIC_RELAXED);
     }
-    gpusym_parcel_free(rest->index);
+    gpusym_send_desc_free(rest->index);
     pml_gpusym_request_free_inner(rest);
     pml_gpusym_bounce_put(&rest->bounce);
     pml_gpusym_request_put(rest);
@@ -102,7 +102,7 @@ static gpusym_offer_t make_offer(const request_t *r)
                             .gpu = -1};
 }
 
-/* Tells the receiver, by an envelope without data, that a message will not come. Nothing of it has been sent. */
+/* Tells the receiver, by an RTS without data, that a message will not come. Nothing of it has been sent. */
 static void tell_failure(request_t *r)
 {
     request_t *rest = NULL != r->peer ? pml_gpusym_request_copy(r) : NULL;
@@ -112,15 +112,15 @@ static void tell_failure(request_t *r)
         return;
     }
     gpusym_offer_t o = make_offer(r);
-    o.kind = GPUSYM_PARCEL_FAILED;
-    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, NULL, &rest->index, rest->envelope)) {
+    o.kind = GPUSYM_SEND_DESC_FAILED;
+    if (GPUSYM_SUCCESS != gpusym_send_desc_offer(&o, NULL, &rest->index, rest->rts)) {
         pml_gpusym_request_put(rest);
         return;
     }
-    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(rest->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
+    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(rest->rts, GPUSYM_RTS, MPI_BYTE, b->req_peer, b->req_tag,
                                                   MCA_PML_BASE_SEND_STANDARD, b->req_comm, &rest->inner)) {
         rest->inner = NULL;
-        (void) gpusym_parcel_withdraw(rest->index);
+        (void) gpusym_send_desc_withdraw(rest->index);
         pml_gpusym_request_put(rest);
         return;
     }
@@ -225,7 +225,7 @@ static bool is_filling(request_t *r)
 
     if (r->filling && 0 != done) {
         r->filling = false;
-        gpusym_parcel_filled(r->index, done < 0 ? done : GPUSYM_SUCCESS);
+        gpusym_send_desc_filled(r->index, done < 0 ? done : GPUSYM_SUCCESS);
     }
     return r->filling;
 }
@@ -246,9 +246,9 @@ static void release_memory(request_t *r)
     }
 }
 
-static void release_parcel(request_t *r)
+static void release_desc(request_t *r)
 {
-    gpusym_parcel_free(r->index);
+    gpusym_send_desc_free(r->index);
     release_memory(r);
 }
 
@@ -263,7 +263,7 @@ static bool end_early(request_t *r)
     }
     rest->inner = r->inner;
     rest->bounce = r->bounce;
-    memcpy(rest->envelope, r->envelope, sizeof rest->envelope);
+    memcpy(rest->rts, r->rts, sizeof rest->rts);
     r->inner = NULL;
     r->bounce.p = NULL;
     rest->eager = r->layout.bytes > PML_EAGER_MAX;
@@ -278,7 +278,7 @@ static bool end_early(request_t *r)
 static bool step_offered(request_t *r);
 static const char *find_source(request_t *r);
 
-/* Has the PML send the data, in r->bounce, that an envelope has announced. Their receiver waits for them: if the PML
+/* Has the PML send the data, in r->bounce, that an RTS has announced. Their receiver waits for them: if the PML
  * does not take them now, the next step tries again, unless the receiver has died. Whether the send goes on. */
 static bool step_announced(request_t *r)
 {
@@ -286,7 +286,7 @@ static bool step_announced(request_t *r)
     const mca_pml_base_send_mode_t mode =
         MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? r->mode : MCA_PML_BASE_SEND_STANDARD;
     uint32_t number;
-    const bool named = !pml_gpusym_follow_read(r->envelope, &number);
+    const bool named = !pml_gpusym_follow_read(r->rts, &number);
 
     if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
                                                   pml_gpusym_follow_tag(number, named), mode, b->req_comm, &r->inner)) {
@@ -295,7 +295,7 @@ static bool step_announced(request_t *r)
             return true;
         }
         if (named) {
-            gpusym_parcel_free(r->index);
+            gpusym_send_desc_free(r->index);
         }
         end_send(r, report_dead(r));
         return false;
@@ -313,16 +313,16 @@ static bool step_announced(request_t *r)
  * each other before they receive. Whether the send goes on. */
 static bool buffer_data(request_t *r)
 {
-    gpusym_offer_t o = {.kind = GPUSYM_PARCEL_FOLLOWS, .gpu = -1};
+    gpusym_offer_t o = {.kind = GPUSYM_SEND_DESC_FOLLOWS, .gpu = -1};
 
     r->eager = false; /* tried once */
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ||
         GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, r->base.req_addr, r->layout.bytes)) {
         return true;
     }
-    const bool in_entry = r->layout.bytes <= GPUSYM_PARCEL_ROOM - GPUSYM_PARCEL_NOTE;
-    o.kind = in_entry ? GPUSYM_PARCEL_INLINE : GPUSYM_PARCEL_FOLLOWS;
-    if (GPUSYM_SUCCESS != gpusym_parcel_change(r->index, &o, in_entry ? r->bounce.p : NULL)) {
+    const bool in_entry = r->layout.bytes <= GPUSYM_SEND_DESC_ROOM - GPUSYM_SEND_DESC_NOTE;
+    o.kind = in_entry ? GPUSYM_SEND_DESC_INLINE : GPUSYM_SEND_DESC_FOLLOWS;
+    if (GPUSYM_SUCCESS != gpusym_send_desc_change(r->index, &o, in_entry ? r->bounce.p : NULL)) {
         return true; /* the receiver has claimed it */
     }
     release_memory(r);
@@ -361,7 +361,7 @@ static bool step_piped(request_t *r)
     if (!gpusym_pipe_poll(&r->pipe, &status)) {
         return true;
     }
-    release_parcel(r);
+    release_desc(r);
     r->since = gpusym_now_ns();
     r->step = step_pipe_ended;
     return step_pipe_ended(r);
@@ -398,7 +398,7 @@ static bool start_pipe(request_t *r)
  * without being asked for. Or it is host memory, which nobody can map. Whether the send goes on. */
 static bool begin_pipe(request_t *r)
 {
-    if (GPUSYM_SUCCESS != gpusym_parcel_take_pipe(r->index)) {
+    if (GPUSYM_SUCCESS != gpusym_send_desc_take_pipe(r->index)) {
         return true;
     }
     if (NULL == r->gpu) {
@@ -418,7 +418,7 @@ static bool begin_pipe(request_t *r)
 /* Tells the receiver how a push has ended, and goes on as before. */
 static bool end_push(request_t *r, int status)
 {
-    gpusym_parcel_pushed(r->index, status);
+    gpusym_send_desc_pushed(r->index, status);
     r->step = step_offered;
     return true;
 }
@@ -438,7 +438,7 @@ static bool begin_push(request_t *r)
     void *base;
     uint64_t size;
 
-    int rc = gpusym_parcel_take_push(r->index, &push);
+    int rc = gpusym_send_desc_take_push(r->index, &push);
     if (GPUSYM_ERR_NOT_AVAILABLE == rc) {
         return true; /* taken back */
     }
@@ -468,7 +468,7 @@ static bool is_late(const request_t *r)
                                             : is_time(r, BUFFER_LONG_AFTER) && few_buffered();
 }
 
-/* Whether the receiver has not ended the parcel yet. */
+/* Whether the receiver has not ended the send descriptor yet. */
 static bool step_offered(request_t *r)
 {
     int status;
@@ -476,21 +476,21 @@ static bool step_offered(request_t *r)
     if (is_filling(r) || !pml_gpusym_inner_is_complete(r)) {
         return true;
     }
-    const int state = gpusym_parcel_state(r->index, &status);
+    const int state = gpusym_send_desc_state(r->index, &status);
     if (state < 0) {
-        release_parcel(r);
+        release_desc(r);
         end_send(r, pml_gpusym_report_corrupt(r->base.req_comm, r->base.req_peer, r->base.req_tag));
         return false;
     }
-    if (GPUSYM_PARCEL_PIPE_ASKED == state) {
+    if (GPUSYM_SEND_DESC_PIPE_ASKED == state) {
         return begin_pipe(r);
     }
-    if (GPUSYM_PARCEL_PUSH_ASKED == state) {
+    if (GPUSYM_SEND_DESC_PUSH_ASKED == state) {
         return begin_push(r);
     }
-    if (GPUSYM_PARCEL_DONE == state) {
+    if (GPUSYM_SEND_DESC_DONE == state) {
         __atomic_store_n(&r->peer->active, pml_gpusym_request_now(), __ATOMIC_RELAXED);
-        release_parcel(r);
+        release_desc(r);
         end_send(r, GPUSYM_SUCCESS == status
                         ? MPI_SUCCESS
                         : pml_gpusym_report_peer(r->base.req_comm, r->base.req_peer, r->base.req_tag,
@@ -500,11 +500,11 @@ static bool step_offered(request_t *r)
     if (r->completes_early && end_early(r)) {
         return false;
     }
-    if (r->eager && GPUSYM_PARCEL_OFFERED == state && is_late(r)) {
+    if (r->eager && GPUSYM_SEND_DESC_OFFERED == state && is_late(r)) {
         return buffer_data(r);
     }
     if (!pml_gpusym_peer_lives(r)) {
-        release_parcel(r);
+        release_desc(r);
         end_send(r, report_dead(r));
         return false;
     }
@@ -528,7 +528,7 @@ static bool offer_box(request_t *r, gpusym_offer_t *o, gpusym_box_t *box)
         !register_memory(r, r->id, at, o, r->layout.span)) {
         return false;
     }
-    o->kind = GPUSYM_PARCEL_MAPPED;
+    o->kind = GPUSYM_SEND_DESC_MAPPED;
     o->flags = PML_GPUSYM_OFFER_BOX;
     r->key = o->key;
     r->source = NULL;
@@ -603,7 +603,7 @@ static uint32_t next_signal(void)
     return 0 != signal ? signal : next_signal();
 }
 
-/* Offers a copy of the data, which is being made: the receiver, which gets the envelope meanwhile, waits for it. */
+/* Offers a copy of the data, which is being made: the receiver, which gets the RTS meanwhile, waits for it. */
 static bool offer_copy(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
 {
     note->signal = r->layout.bytes <= SIGNALLED_MAX ? next_signal() : 0;
@@ -631,31 +631,31 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *not
     }
     const uint64_t id = NULL != r->scratch ? gpusym_scratch_id(r->scratch) : r->id;
     if (0 == piped && (register_memory(r, id, r->source, o, r->layout.bytes) || offer_copy(r, o, note))) {
-        o->kind = GPUSYM_PARCEL_MAPPED;
+        o->kind = GPUSYM_SEND_DESC_MAPPED;
         r->key = o->key;
         return true;
     }
-    o->kind = GPUSYM_PARCEL_PIPE;
+    o->kind = GPUSYM_SEND_DESC_PIPE;
     return r->layout.bytes > EAGER_MAX;
 }
 
-/* Sends the envelope of an offer, and runs the first step. */
-static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
+/* Sends the RTS of an offer, and runs the first step. */
+static outcome_t send_rts(request_t *r, pml_gpusym_step_t *step, int *rv)
 {
     const mca_pml_base_request_t *b = &r->base;
-    /* Synchronous: that the receiver ends the parcel is as good as the PML's acknowledgement. */
+    /* Synchronous: that the receiver ends the send descriptor is as good as the PML's acknowledgement. */
     const mca_pml_base_send_mode_t mode =
         MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? MCA_PML_BASE_SEND_STANDARD : r->mode;
-    *rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag, mode, b->req_comm,
-                                    &r->inner);
+    *rv =
+        pml_gpusym_host.pml_isend(r->rts, GPUSYM_RTS, MPI_BYTE, b->req_peer, b->req_tag, mode, b->req_comm, &r->inner);
     if (OMPI_SUCCESS != *rv) {
         r->inner = NULL;
-        (void) gpusym_parcel_withdraw(r->index);
+        (void) gpusym_send_desc_withdraw(r->index);
         release_memory(r);
         return FAILED;
     }
     r->step = step;
-    /* Of several messages the copies share launches. One alone is launched now, while its envelope is on its way, and
+    /* Of several messages the copies share launches. One alone is launched now, while its RTS is on its way, and
      * is in its place when this call returns: its receiver then needs this process no more. */
     if (r->filling && pml_gpusym_requests_idle()) {
         gpusym_carry_flush(false);
@@ -668,27 +668,27 @@ static outcome_t send_envelope(request_t *r, pml_gpusym_step_t *step, int *rv)
     return DONE;
 }
 
-/* The table is full: the envelope names no entry, and the data follow. */
+/* The table is full: the RTS names no entry, and the data follow. */
 static outcome_t send_following(request_t *r, const void *data, int *rv)
 {
     static uint32_t numbers; /* atomic */
     const mca_pml_base_request_t *b = &r->base;
     const uint32_t number = __atomic_fetch_add(&numbers, 1, __ATOMIC_RELAXED);
-    ompi_request_t *envelope = NULL;
+    ompi_request_t *rts = NULL;
 
-    pml_gpusym_follow_write(r->envelope, number);
-    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, GPUSYM_ENVELOPE)) {
-        *rv = pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, GPUSYM_ENVELOPE);
+    pml_gpusym_follow_write(r->rts, number);
+    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, GPUSYM_RTS)) {
+        *rv = pml_gpusym_report_memory(b->req_comm, b->req_peer, b->req_tag, GPUSYM_RTS);
         return FAILED;
     }
-    memcpy(r->bounce.p, data, GPUSYM_ENVELOPE);
-    *rv = pml_gpusym_host.pml_isend(r->envelope, GPUSYM_ENVELOPE, MPI_BYTE, b->req_peer, b->req_tag,
-                                    MCA_PML_BASE_SEND_STANDARD, b->req_comm, &envelope);
+    memcpy(r->bounce.p, data, GPUSYM_RTS);
+    *rv = pml_gpusym_host.pml_isend(r->rts, GPUSYM_RTS, MPI_BYTE, b->req_peer, b->req_tag, MCA_PML_BASE_SEND_STANDARD,
+                                    b->req_comm, &rts);
     if (OMPI_SUCCESS != *rv) {
         return FAILED;
     }
     /* A few bytes, which the PML copies; it completes without the receiver. */
-    *rv = ompi_request_wait(&envelope, MPI_STATUS_IGNORE);
+    *rv = ompi_request_wait(&rts, MPI_STATUS_IGNORE);
     if (OMPI_SUCCESS != *rv) {
         return FAILED;
     }
@@ -700,11 +700,11 @@ static outcome_t send_following(request_t *r, const void *data, int *rv)
     return DONE;
 }
 
-/* A message of the size of an envelope, from host memory, or that would be staged: a receiver takes it for one. The
+/* A message of the size of an RTS, from host memory, or that would be staged: a receiver takes it for one. The
  * data are in the entry. */
 static outcome_t send_inline(request_t *r, int *rv)
 {
-    char data[GPUSYM_ENVELOPE];
+    char data[GPUSYM_RTS];
     const mca_pml_base_request_t *b = &r->base;
     gpusym_offer_t o = make_offer(r);
 
@@ -715,12 +715,12 @@ static outcome_t send_inline(request_t *r, int *rv)
         *rv = pml_gpusym_report_gpu(b->req_comm, b->req_peer, b->req_tag);
         return FAILED;
     }
-    o.kind = GPUSYM_PARCEL_INLINE;
+    o.kind = GPUSYM_SEND_DESC_INLINE;
     r->completes_early = MCA_PML_BASE_SEND_SYNCHRONOUS != r->mode;
-    if (GPUSYM_SUCCESS != gpusym_parcel_offer(&o, data, &r->index, r->envelope)) {
+    if (GPUSYM_SUCCESS != gpusym_send_desc_offer(&o, data, &r->index, r->rts)) {
         return send_following(r, data, rv);
     }
-    return send_envelope(r, step_offered, rv);
+    return send_rts(r, step_offered, rv);
 }
 
 /* From host memory: pushed by this process's GPU if that reaches it, else in pieces. */
@@ -730,27 +730,27 @@ static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
     /* short ones the receiver's copier takes out of a pipe as soon */
     const bool pushed = r->layout.bytes > gpusym_tuning_carry_resident_max() && NULL != gpusym_p2p_gpu_last() &&
                         gpusym_p2p_gpu_reaches(r->source, r->layout.bytes);
-    o->kind = pushed ? GPUSYM_PARCEL_PINNED : GPUSYM_PARCEL_PIPE;
+    o->kind = pushed ? GPUSYM_SEND_DESC_PINNED : GPUSYM_SEND_DESC_PIPE;
     o->flags = PML_GPUSYM_OFFER_FROM_HOST;
-    if (!gpusym_pipes_ready() || GPUSYM_SUCCESS != gpusym_parcel_offer(o, NULL, &r->index, r->envelope)) {
+    if (!gpusym_pipes_ready() || GPUSYM_SUCCESS != gpusym_send_desc_offer(o, NULL, &r->index, r->rts)) {
         return STAGE;
     }
     gpusym_pipe_send(&r->pipe, gpusym_current.dev, NULL, r->source, r->layout.bytes, r->index, false);
     pml_gpusym_count(PML_GPUSYM_SENT_FROM_HOST);
-    return send_envelope(r, pushed ? step_offered : step_piped, rv);
+    return send_rts(r, pushed ? step_offered : step_piped, rv);
 }
 
-/* Sends by envelope. Not to itself what is shorter than one: where the receive was posted first, ob1 cuts messages to
- * itself without telling so, and the envelope would not be recognized. */
+/* Sends by RTS. Not to itself what is shorter than one: where the receive was posted first, ob1 cuts messages to
+ * itself without telling so, and the RTS would not be recognized. */
 static outcome_t send_direct(request_t *r, int *rv)
 {
     gpusym_offer_t o = make_offer(r);
     pml_gpusym_note_t note = {.box = {0}};
 
-    if (NULL == r->gpu && GPUSYM_ENVELOPE == r->layout.bytes) {
+    if (NULL == r->gpu && GPUSYM_RTS == r->layout.bytes) {
         return STAGE;
     }
-    const bool is_short = r->layout.bytes < GPUSYM_ENVELOPE && pml_gpusym_peer_is_self(r->peer);
+    const bool is_short = r->layout.bytes < GPUSYM_RTS && pml_gpusym_peer_is_self(r->peer);
     if (is_short || MCA_PML_BASE_SEND_BUFFERED == r->mode) {
         return stage(r, is_short ? PML_GPUSYM_SHORT : PML_GPUSYM_BSEND);
     }
@@ -762,16 +762,16 @@ static outcome_t send_direct(request_t *r, int *rv)
         r->source = find_source(r);
     }
     if ((!is_box && !offer_memory(r, &o, &note)) ||
-        GPUSYM_SUCCESS != gpusym_parcel_offer(&o, 0 != o.flags ? &note : NULL, &r->index, r->envelope)) {
-        const bool unmapped = NULL != r->source && GPUSYM_PARCEL_PIPE == o.kind;
+        GPUSYM_SUCCESS != gpusym_send_desc_offer(&o, 0 != o.flags ? &note : NULL, &r->index, r->rts)) {
+        const bool unmapped = NULL != r->source && GPUSYM_SEND_DESC_PIPE == o.kind;
         release_memory(r);
         return stage(r, unmapped ? PML_GPUSYM_UNMAPPED : PML_GPUSYM_FULL);
     }
-    if (GPUSYM_PARCEL_PIPE == o.kind) {
+    if (GPUSYM_SEND_DESC_PIPE == o.kind) {
         gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
         pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
         pml_gpusym_count(PML_GPUSYM_UNMAPPED);
-        return send_envelope(r, step_piped, rv);
+        return send_rts(r, step_piped, rv);
     }
     r->eager = can_buffer(r);
     r->offered = gpusym_now_ns();
@@ -779,12 +779,12 @@ static outcome_t send_direct(request_t *r, int *rv)
     if (is_box) {
         pml_gpusym_count(PML_GPUSYM_SENT_UNPACKED);
     }
-    return send_envelope(r, step_offered, rv);
+    return send_rts(r, step_offered, rv);
 }
 
 /* ---- entries ---- */
 
-/* The peer, if it gets envelopes. */
+/* The peer, if it gets RTS messages. */
 static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t *comm)
 {
     if ((tag < 0 && !gpusym_tags_exchanging(tag)) || GPUSYM_P2P_AUTO != gpusym_params.p2p) {
@@ -798,18 +798,18 @@ static pml_gpusym_peer_t *find_peer(int dst, int tag, struct ompi_communicator_t
 static pml_gpusym_peer_t *find_gpu_peer(int dst, int tag, struct ompi_communicator_t *comm)
 {
     const pml_gpusym_peer_t *peer = pml_gpusym_peer(comm, dst);
-    return NULL != peer && gpusym_parcels_into_gpu(peer->slot) ? find_peer(dst, tag, comm) : NULL;
+    return NULL != peer && gpusym_send_descs_into_gpu(peer->slot) ? find_peer(dst, tag, comm) : NULL;
 }
 
 /* Begins one use of a request. An error ends a nonblocking send at once: MPI_Wait returns it. */
 static int start_send(request_t *r)
 {
     int rv = MPI_SUCCESS;
-    if (NULL == r->gpu && GPUSYM_ENVELOPE != r->layout.bytes) {
+    if (NULL == r->gpu && GPUSYM_RTS != r->layout.bytes) {
         r->peer = find_gpu_peer(r->base.req_peer, r->base.req_tag, r->base.req_comm);
     }
     outcome_t outcome = NULL != r->peer ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY);
-    if (STAGE == outcome && NULL != r->peer && GPUSYM_ENVELOPE == r->layout.bytes) {
+    if (STAGE == outcome && NULL != r->peer && GPUSYM_RTS == r->layout.bytes) {
         outcome = send_inline(r, &rv);
     }
     if (STAGE == outcome) {
@@ -825,7 +825,7 @@ bool pml_gpusym_send_takes_host(size_t count, const struct ompi_datatype_t *dtyp
                                 mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, bool persistent)
 {
     const size_t bytes = count * dtype->super.size;
-    if (GPUSYM_ENVELOPE == bytes) {
+    if (GPUSYM_RTS == bytes) {
         return NULL != find_peer(dst, tag, comm);
     }
     if (bytes <= GPUSYM_FROM_HOST_ABOVE || 0 == (dtype->super.flags & OPAL_DATATYPE_FLAG_NO_GAPS) ||
@@ -844,7 +844,7 @@ static request_t *make_request(const void *buf, size_t count, struct ompi_dataty
     if (NULL != r) {
         r->base.req_type = MCA_PML_REQUEST_SEND;
         r->mode = mode;
-        r->peer = NULL != memory || GPUSYM_ENVELOPE == r->layout.bytes ? find_peer(dst, tag, comm) : NULL;
+        r->peer = NULL != memory || GPUSYM_RTS == r->layout.bytes ? find_peer(dst, tag, comm) : NULL;
         r->start = start_send;
     }
     return r;

@@ -24,7 +24,7 @@
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/topo/links.h"
 #include "mca/common/gpusym/topo/rings.h"
@@ -90,7 +90,7 @@ bool coll_gpusym_team_crowded(coll_gpusym_team_t *t)
     if (!__atomic_load_n(&crowded, __ATOMIC_RELAXED) && NULL != t->host.gpu && t->host.rc.seq >= t->host.look_at) {
         t->host.look_at = t->host.rc.seq + LOOK_CALLS;
         gpusym_current.dev->gpu_info(t->host.gpu, &info);
-        if (gpusym_parcels_gpu_shared(info.uuid)) {
+        if (gpusym_send_descs_gpu_shared(info.uuid)) {
             note_crowded(t->host.gpu);
         }
     }
@@ -144,8 +144,8 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
         h->tuner = coll_gpusym_tuner_open(t, info.name, info.cc);
     }
     h->sm_count = (uint32_t) info.sm_count;
-    gpusym_parcels_use_gpu(info.uuid);
-    if (gpusym_parcels_gpu_shared(info.uuid)) {
+    gpusym_send_descs_use_gpu(info.uuid);
+    if (gpusym_send_descs_gpu_shared(info.uuid)) {
         note_crowded(gpu);
     }
     h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);

@@ -12,7 +12,7 @@
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/reg.h"
 
-/* ---- the flow, in the parcel's entry ---- */
+/* ---- the flow, in the send descriptor's entry ---- */
 
 /* The first two lines are the sender's, the third one is the receiver's. */
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
     uint32_t answer;             /* ANSWER_...: whether the receiver has mapped `key` */
 } flow_t;
 enum { ANSWER_NONE, ANSWER_MAPPED, ANSWER_NOT_MAPPED };
-_Static_assert(sizeof(flow_t) <= GPUSYM_PARCEL_ROOM, "the flow fits an entry");
+_Static_assert(sizeof(flow_t) <= GPUSYM_SEND_DESC_ROOM, "the flow fits an entry");
 
 #define READ(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
@@ -200,7 +200,7 @@ static int piece_start(gpusym_pipe_t *pipe)
 {
     const uint64_t n = pipe->copies.started, at = n * pipe->piece, slot = pipe->off[n % pipe->ring.slots];
     const uint64_t bytes = pipe->bytes - at < pipe->piece ? pipe->bytes - at : pipe->piece;
-    const bool sends = NULL == pipe->parcel, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
+    const bool sends = NULL == pipe->desc, in_gpu = NULL != pipe->mem, pinned = in_gpu || NULL != pipe->segment->dev;
     char *shared_at = slot + (in_gpu                               ? pipe->mem
                               : pinned && NULL != pipe->copies.gpu ? pipe->segment->dev
                                                                    : pipe->segment->base);
@@ -243,7 +243,7 @@ void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gp
                             .at = (char *) (uintptr_t) src,
                             .bytes = bytes,
                             .index = index,
-                            .ring = ring_of(gpusym_parcel_room(index)),
+                            .ring = ring_of(gpusym_send_desc_room(index)),
                             .by_gpu = by_gpu && NULL != gpu && gpusym_tuning_pipe_by_gpu(bytes)};
 }
 
@@ -330,21 +330,21 @@ static void send_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 
 static bool poll_send(gpusym_pipe_t *pipe)
 {
-    flow_t *flow = gpusym_parcel_room(pipe->index);
+    flow_t *flow = gpusym_send_desc_room(pipe->index);
     int status;
-    const int state = gpusym_parcel_state(pipe->index, &status);
-    const bool over = state < 0 || GPUSYM_PARCEL_DONE == state || pipe->alone;
+    const int state = gpusym_send_desc_state(pipe->index, &status);
+    const bool over = state < 0 || GPUSYM_SEND_DESC_DONE == state || pipe->alone;
 
     pieces_end(pipe);
     if (state < 0) {
         note_error(pipe, state);
-    } else if (GPUSYM_PARCEL_DONE == state) {
+    } else if (GPUSYM_SEND_DESC_DONE == state) {
         note_theirs(pipe, status);
-    } else if (GPUSYM_PARCEL_PIPING == state && GPUSYM_SUCCESS == pipe->status) {
+    } else if (GPUSYM_SEND_DESC_PIPING == state && GPUSYM_SUCCESS == pipe->status) {
         send_pieces(pipe, flow);
     }
     if (!over) {
-        WRITE(flow->failed, pipe->status); /* the receiver then ends the parcel */
+        WRITE(flow->failed, pipe->status); /* the receiver then ends the send descriptor */
     }
     if (!over || 0 != gpusym_queue_under_way(&pipe->copies)) {
         return false;
@@ -356,17 +356,17 @@ static bool poll_send(gpusym_pipe_t *pipe)
 /* ---- the receiver's half ---- */
 
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
-                         gpusym_parcel_t *parcel, bool by_gpu)
+                         gpusym_send_desc_t *desc, bool by_gpu)
 {
     *pipe = (gpusym_pipe_t){.copies = {.dev = dev, .gpu = gpu},
                             .at = dst,
-                            .bytes = bytes < parcel->offer.bytes ? bytes : parcel->offer.bytes,
-                            .parcel = parcel,
-                            .ring = ring_of(parcel->room),
+                            .bytes = bytes < desc->offer.bytes ? bytes : desc->offer.bytes,
+                            .desc = desc,
+                            .ring = ring_of(desc->room),
                             .by_gpu = by_gpu && NULL != gpu};
     if (0 != pipe->bytes) {
-        pipe->asked = GPUSYM_PARCEL_PIPE != parcel->offer.kind;
-        note_error(pipe, pipe->asked ? gpusym_parcel_ask_pipe(parcel) : gpusym_parcel_begin_pipe(parcel));
+        pipe->asked = GPUSYM_SEND_DESC_PIPE != desc->offer.kind;
+        note_error(pipe, pipe->asked ? gpusym_send_desc_ask_pipe(desc) : gpusym_send_desc_begin_pipe(desc));
     }
 }
 
@@ -374,9 +374,9 @@ void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym
 static bool has_flow(gpusym_pipe_t *pipe)
 {
     int status;
-    const int state = pipe->asked ? gpusym_parcel_state_of(pipe->parcel, &status) : GPUSYM_PARCEL_PIPING;
+    const int state = pipe->asked ? gpusym_send_desc_state_of(pipe->desc, &status) : GPUSYM_SEND_DESC_PIPING;
     note_error(pipe, state < 0 ? state : GPUSYM_SUCCESS);
-    pipe->asked = GPUSYM_PARCEL_PIPING != state;
+    pipe->asked = GPUSYM_SEND_DESC_PIPING != state;
     return !pipe->asked;
 }
 
@@ -390,7 +390,7 @@ static void route_answer(gpusym_pipe_t *pipe, flow_t *flow)
         return;
     }
     if (pipe->by_gpu &&
-        GPUSYM_SUCCESS == gpusym_reg_map(pipe->copies.dev, pipe->copies.gpu, pipe->parcel->peer, key, &mem, &size) &&
+        GPUSYM_SUCCESS == gpusym_reg_map(pipe->copies.dev, pipe->copies.gpu, pipe->desc->peer, key, &mem, &size) &&
         size >= GPUSYM_PIPE_GPU_BYTES) {
         pipe->mem = mem;
     }
@@ -446,7 +446,7 @@ static void receive_pieces(gpusym_pipe_t *pipe, flow_t *flow)
 
 static bool poll_receive(gpusym_pipe_t *pipe)
 {
-    flow_t *flow = pipe->parcel->room;
+    flow_t *flow = pipe->desc->room;
 
     if (GPUSYM_SUCCESS == pipe->status && !has_flow(pipe) && GPUSYM_SUCCESS == pipe->status) {
         return false;
@@ -464,13 +464,13 @@ static bool poll_receive(gpusym_pipe_t *pipe)
     if ((!all && GPUSYM_SUCCESS == pipe->status) || 0 != gpusym_queue_under_way(&pipe->copies)) {
         return false;
     }
-    gpusym_parcel_end(pipe->parcel, pipe->status);
+    gpusym_send_desc_end(pipe->desc, pipe->status);
     return true;
 }
 
 bool gpusym_pipe_poll(gpusym_pipe_t *pipe, int *status)
 {
-    const bool ended = NULL == pipe->parcel ? poll_send(pipe) : poll_receive(pipe);
+    const bool ended = NULL == pipe->desc ? poll_send(pipe) : poll_receive(pipe);
     *status = ended ? pipe->status : GPUSYM_SUCCESS;
     return ended;
 }
@@ -503,10 +503,10 @@ void gpusym_pipe_buffer_put(gpusym_pipe_buffer_t *buffer)
 
 int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer)
 {
-    const gpusym_offer_t o = {.kind = GPUSYM_PARCEL_PIPE, .gpu = -1};
+    const gpusym_offer_t o = {.kind = GPUSYM_SEND_DESC_PIPE, .gpu = -1};
     union {
         flow_t flow;
-        unsigned char room[GPUSYM_PARCEL_ROOM];
+        unsigned char room[GPUSYM_SEND_DESC_ROOM];
     } first = {.room = {0}};
     first.flow.filled = 1;
     first.flow.slots = 1;
@@ -514,5 +514,5 @@ int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer
     first.flow.off[0] = buffer->off;
     first.flow.segment = shared.host.own->id;
     first.flow.check = check_of(&first.flow);
-    return gpusym_parcel_change(index, &o, first.room);
+    return gpusym_send_desc_change(index, &o, first.room);
 }

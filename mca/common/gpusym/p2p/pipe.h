@@ -5,9 +5,9 @@
  * in that memory, for messages that are sent before anybody receives them.
  *
  * The sender copies a piece into a slot, the receiver copies it out; up to GPUSYM_PIPE_SLOTS pieces are under way.  The
- * parcel's entry holds the flow: which slots, how many pieces have been filled, how many taken.  A sender takes slots
- * once the receiver has begun its half, so that messages that nobody receives yet, though they may have been found by a
- * matching probe, keep none.
+ * send descriptor's entry holds the flow: which slots, how many pieces have been filled, how many taken.  A sender
+ * takes slots once the receiver has begun its half, so that messages that nobody receives yet, though they may have
+ * been found by a matching probe, keep none.
  *
  * Slots are host memory, which both GPUs and CPUs reach.  Longer messages between two GPUs go through GPU memory of the
  * sender, if both sides allow that and the receiver can map it, which it tells the sender first.
@@ -20,7 +20,7 @@
 
 #include "mca/common/gpusym/exec/queue.h"
 #include "mca/common/gpusym/memory/share.h"
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/shm/flow.h"
 
 /* Shared memory of a process for slots and buffers, in bytes; how much of it buffers may take. */
@@ -34,8 +34,8 @@ typedef struct {
     gpusym_queue_t copies; /* of pieces. No gpu: `at` is host memory */
     char *at;
     uint64_t bytes;                         /* to be sent, or wanted */
-    uint32_t index;                         /* the sender's: of the parcel's entry */
-    gpusym_parcel_t *parcel;                /* the receiver's; NULL: this is the sender's half */
+    uint32_t index;                         /* the sender's: of the send descriptor's entry */
+    gpusym_send_desc_t *desc;               /* the receiver's; NULL: this is the sender's half */
     bool by_gpu;                            /* slots may be GPU memory */
     gpusym_share_t *segment;                /* host memory of the slots, as it is mapped here */
     char *mem;                              /* GPU memory of the slots, as it is mapped here; NULL: none, or not used */
@@ -52,21 +52,21 @@ _Static_assert(GPUSYM_PIPE_SLOTS <= GPUSYM_QUEUE_MAX, "there is a copy for each 
 /* Returns whether this process has host memory for slots; the first call makes it.  Without it no half can be sent. */
 bool gpusym_pipes_ready(void);
 
-/* Begins the sender's half for the parcel of entry `index`, offered or changed as a PIPE with no flow, or for which
- * the receiver has asked (gpusym_parcel_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not change
- * until the half has ended.  by_gpu: pieces may go through GPU memory: then mem_alloc and mem_export may be called,
- * once in a process, by gpusym_pipe_poll. */
+/* Begins the sender's half for the send descriptor of entry `index`, offered or changed as a PIPE with no flow, or for
+ * which the receiver has asked (gpusym_send_desc_take_pipe).  src: of gpu, or host memory if gpu is NULL; it must not
+ * change until the half has ended.  by_gpu: pieces may go through GPU memory: then mem_alloc and mem_export may be
+ * called, once in a process, by gpusym_pipe_poll. */
 void gpusym_pipe_send(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const void *src,
                       uint64_t bytes, uint32_t index, bool by_gpu);
-/* Begins the receiver's half for a claimed parcel.  If that is no PIPE, because the sender thought that its memory
- * could be mapped here, it asks the sender for one.  dst: as src.  bytes: wanted; of a longer message, what is
- * behind is not received.  The parcel stays in place until the half has ended.  by_gpu: as above; then mem_import,
- * which may wait for the GPU, may be called, once for each sender. */
+/* Begins the receiver's half for a claimed send descriptor.  If that is no PIPE, because the sender thought that its
+ * memory could be mapped here, it asks the sender for one.  dst: as src.  bytes: wanted; of a longer message, what is
+ * behind is not received.  The send descriptor stays in place until the half has ended.  by_gpu: as above; then
+ * mem_import, which may wait for the GPU, may be called, once for each sender. */
 void gpusym_pipe_receive(gpusym_pipe_t *pipe, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, uint64_t bytes,
-                         gpusym_parcel_t *parcel, bool by_gpu);
+                         gpusym_send_desc_t *desc, bool by_gpu);
 /* Does what can be done of a half now.  Returns whether it has ended; *status is then 0 or an error of common.h.  When
- * the sender's has ended, its parcel is DONE, and the entry can be freed; the receiver's has ended its parcel.
- * pipe->theirs: the error is the other process's. */
+ * the sender's has ended, its send descriptor is DONE, and the entry can be freed; the receiver's has ended its send
+ * descriptor. pipe->theirs: the error is the other process's. */
 bool gpusym_pipe_poll(gpusym_pipe_t *pipe, int *status);
 /* The other process has died: the half ends with this error as soon as its copies have. */
 void gpusym_pipe_fail(gpusym_pipe_t *pipe, int status);
@@ -83,8 +83,8 @@ typedef struct {
 int gpusym_pipe_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, gpusym_pipe_buffer_t *buffer);
 void gpusym_pipe_buffer_put(gpusym_pipe_buffer_t *buffer);
 /* Changes an offer that nobody has claimed to a PIPE whose data, buffer->bytes, are all in the buffer.  The buffer
- * stays until the parcel is DONE; the sender has no half.  The receiver takes it as any pipe.  Errors: as
- * gpusym_parcel_change. */
+ * stays until the send descriptor is DONE; the sender has no half.  The receiver takes it as any pipe.  Errors: as
+ * gpusym_send_desc_change. */
 int gpusym_pipe_buffer_change(uint32_t index, const gpusym_pipe_buffer_t *buffer);
 
 /* Unmaps and frees all shared memory.  No half may be under way; buffers become invalid.  Idempotent. */

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Parcels: see parcel.h.
+ * Send descriptors: see send_desc.h.
  */
-#include "mca/common/gpusym/p2p/parcel.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ typedef struct {
     uint32_t push_key;
     uint64_t push_off, push_bytes; /* PUSH_ASKED: the receiver's */
     uint64_t filled;               /* number << 1 | whether it failed: the sender's, of the offer with this number */
-    unsigned char room[GPUSYM_PARCEL_ROOM];
+    unsigned char room[GPUSYM_SEND_DESC_ROOM];
 } entry_t;
 _Static_assert(512 == sizeof(entry_t) && 64 == offsetof(entry_t, other) && 128 == offsetof(entry_t, room),
                "entries are whole cache lines");
@@ -46,11 +46,11 @@ _Static_assert(512 == sizeof(entry_t) && 64 == offsetof(entry_t, other) && 128 =
 /* What a process and one of its peers know of each other. */
 typedef struct {
     uint32_t attached; /* ATTACHED, INTO_GPU; 0: the peer has not attached this table. The peer writes it */
-    uint32_t decision; /* DECIDED_...: whether the owner sends it envelopes. The owner writes it once */
+    uint32_t decision; /* DECIDED_...: whether the owner sends it RTS messages. The owner writes it once */
 } relation_t;
 
 enum { ATTACHED = 1, INTO_GPU = 2 }; /* bits: the peer receives what is host memory here into GPU memory */
-enum { UNDECIDED, DECIDED_ENVELOPES, DECIDED_ORDINARY };
+enum { UNDECIDED, DECIDED_RTS, DECIDED_ORDINARY };
 
 /* Ends with the version of this layout. */
 #define TABLE_MAGIC 0x6770757370636c04ull
@@ -62,18 +62,18 @@ typedef struct {
     uint32_t gpus;         /* that the owner uses, in `gpu` */
     uint32_t any_into_gpu; /* not 0: some peer has had INTO_GPU. Peers write it */
     uint32_t pad[10];
-    uint64_t gpu[GPUSYM_PARCEL_GPUS][2];  /* their uuids */
-    relation_t with[GPUSYM_PARCEL_SLOTS]; /* by the peer's slot */
-    _Alignas(4096) entry_t entry[GPUSYM_PARCEL_MAX];
+    uint64_t gpu[GPUSYM_SEND_DESC_GPUS][2];  /* their uuids */
+    relation_t with[GPUSYM_SEND_DESC_SLOTS]; /* by the peer's slot */
+    _Alignas(4096) entry_t entry[GPUSYM_SEND_DESC_MAX];
 } table_t;
-_Static_assert(GPUSYM_AREA_PARCELS + sizeof(table_t) == GPUSYM_AREA_PARCELS_LAST + 1u, "the table fits its place");
+_Static_assert(GPUSYM_AREA_DESCS + sizeof(table_t) == GPUSYM_AREA_DESCS_LAST + 1u, "the table fits its place");
 
 /* Both sides access fields that the other one may write meanwhile. What orders them is `word`. */
 #define READ(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define WRITE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 #define NUMBER_BITS 48
-static uint64_t word_make(uint64_t number, unsigned place, gpusym_parcel_state_t state)
+static uint64_t word_make(uint64_t number, unsigned place, gpusym_send_desc_state_t state)
 {
     return number << 16 | (uint64_t) place << 8 | (uint64_t) state;
 }
@@ -89,10 +89,10 @@ static unsigned word_place(uint64_t word)
 }
 
 /* Bits that nobody sets make it a state that does not exist. */
-static gpusym_parcel_state_t word_state(uint64_t word)
+static gpusym_send_desc_state_t word_state(uint64_t word)
 {
     const uint64_t state = word & 0xfeff;
-    return (GPUSYM_PARCEL_DONE | WORD_STATUS) == state ? GPUSYM_PARCEL_DONE : (gpusym_parcel_state_t) state;
+    return (GPUSYM_SEND_DESC_DONE | WORD_STATUS) == state ? GPUSYM_SEND_DESC_DONE : (gpusym_send_desc_state_t) state;
 }
 
 /* Acquire: who sees a state sees what was written before it. */
@@ -107,7 +107,7 @@ static bool word_swap(entry_t *entry, uint64_t from, uint64_t to)
 }
 
 /* Moves an entry from one state to another. False: it is in neither of this number nor in that state. */
-static bool word_step(entry_t *entry, uint64_t number, gpusym_parcel_state_t from, gpusym_parcel_state_t to)
+static bool word_step(entry_t *entry, uint64_t number, gpusym_send_desc_state_t from, gpusym_send_desc_state_t to)
 {
     const uint64_t word = word_read(entry);
     return word_number(word) == number && word_state(word) == from &&
@@ -130,23 +130,23 @@ static uint64_t check_of(uint64_t number, const gpusym_offer_t *o)
     return mix(check, (uint64_t) (uint32_t) o->gpu << 32 | o->flags);
 }
 
-static void envelope_make(uint8_t envelope[GPUSYM_ENVELOPE], uint32_t index, uint64_t number)
+static void rts_make(uint8_t rts[GPUSYM_RTS], uint32_t index, uint64_t number)
 {
     const uint32_t low = (uint32_t) number;
-    envelope[0] = (uint8_t) index;
-    envelope[1] = (uint8_t) (index >> 8);
+    rts[0] = (uint8_t) index;
+    rts[1] = (uint8_t) (index >> 8);
     for (unsigned i = 0; i < 4; i++) {
-        envelope[2 + i] = (uint8_t) (low >> 8 * i);
+        rts[2 + i] = (uint8_t) (low >> 8 * i);
     }
-    envelope[6] = (uint8_t) (mix(mix(0x67, index), low) >> 56);
+    rts[6] = (uint8_t) (mix(mix(0x67, index), low) >> 56);
 }
 
-/* Returns whether these bytes begin the envelope of an entry. */
-static bool envelope_fits(const uint8_t *envelope, unsigned length, uint32_t index, uint64_t number)
+/* Returns whether these bytes begin the RTS of an entry. */
+static bool rts_fits(const uint8_t *rts, unsigned length, uint32_t index, uint64_t number)
 {
-    uint8_t right[GPUSYM_ENVELOPE];
-    envelope_make(right, index, number);
-    return 0 == length || 0 == memcmp(envelope, right, length);
+    uint8_t right[GPUSYM_RTS];
+    rts_make(right, index, number);
+    return 0 == length || 0 == memcmp(rts, right, length);
 }
 
 /* ---- set-up ---- */
@@ -163,28 +163,28 @@ static struct {
     unsigned slot;
     uint64_t number; /* of the last offer; only rises, from one table to the next too */
     unsigned nfree;
-    uint16_t free[GPUSYM_PARCEL_MAX]; /* a stack: few entries are used, so few pages are touched */
-    record_t record[GPUSYM_PARCEL_MAX];
-    gpusym_peer_t *peer[GPUSYM_PARCEL_SLOTS]; /* attached; by slot */
-    unsigned peers;                           /* slots from here on are not attached */
+    uint16_t free[GPUSYM_SEND_DESC_MAX]; /* a stack: few entries are used, so few pages are touched */
+    record_t record[GPUSYM_SEND_DESC_MAX];
+    gpusym_peer_t *peer[GPUSYM_SEND_DESC_SLOTS]; /* attached; by slot */
+    unsigned peers;                              /* slots from here on are not attached */
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static table_t *table_of(gpusym_peer_t *peer)
 {
-    return gpusym_peer_area(peer, GPUSYM_AREA_PARCELS);
+    return gpusym_peer_area(peer, GPUSYM_AREA_DESCS);
 }
 
-int gpusym_parcels_open(unsigned slot)
+int gpusym_send_descs_open(unsigned slot)
 {
-    table_t *table = gpusym_pages_area(GPUSYM_AREA_PARCELS);
+    table_t *table = gpusym_pages_area(GPUSYM_AREA_DESCS);
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
     gpusym_lock(&own.lock);
     if (NULL != own.table) {
         rc = own.slot == slot ? GPUSYM_SUCCESS : rc;
-    } else if (NULL != table && slot < GPUSYM_PARCEL_SLOTS) {
-        own.nfree = GPUSYM_PARCEL_MAX;
-        for (unsigned i = 0; i < GPUSYM_PARCEL_MAX; i++) {
-            own.free[i] = (uint16_t) (GPUSYM_PARCEL_MAX - 1 - i);
+    } else if (NULL != table && slot < GPUSYM_SEND_DESC_SLOTS) {
+        own.nfree = GPUSYM_SEND_DESC_MAX;
+        for (unsigned i = 0; i < GPUSYM_SEND_DESC_MAX; i++) {
+            own.free[i] = (uint16_t) (GPUSYM_SEND_DESC_MAX - 1 - i);
             if (0 != own.record[i].number) { /* of an earlier table; untouched ones take no memory */
                 own.record[i].number = 0;
             }
@@ -201,7 +201,7 @@ int gpusym_parcels_open(unsigned slot)
     return rc;
 }
 
-void gpusym_parcels_close(void)
+void gpusym_send_descs_close(void)
 {
     gpusym_lock(&own.lock);
     if (NULL != own.table) {
@@ -219,12 +219,12 @@ void gpusym_parcels_close(void)
     gpusym_unlock(&own.lock);
 }
 
-int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
+int gpusym_send_descs_attach(gpusym_peer_t *peer, unsigned peer_slot)
 {
     table_t *table = table_of(peer);
     int rc = GPUSYM_SUCCESS;
     gpusym_lock(&own.lock);
-    if (NULL == own.table || peer_slot >= GPUSYM_PARCEL_SLOTS ||
+    if (NULL == own.table || peer_slot >= GPUSYM_SEND_DESC_SLOTS ||
         TABLE_MAGIC != __atomic_load_n(&table->magic, __ATOMIC_ACQUIRE)) {
         rc = GPUSYM_ERR_NOT_AVAILABLE;
     } else if (READ(table->slot) != peer_slot) {
@@ -232,51 +232,50 @@ int gpusym_parcels_attach(gpusym_peer_t *peer, unsigned peer_slot)
     } else {
         __atomic_store_n(&own.peer[peer_slot], peer, __ATOMIC_RELEASE);
         own.peers = peer_slot >= own.peers ? peer_slot + 1 : own.peers;
-        /* Release: who decides to send envelopes finds us ready for them. */
+        /* Release: who decides to send RTS messages finds us ready for them. */
         __atomic_store_n(&table->with[own.slot].attached, (uint32_t) ATTACHED, __ATOMIC_RELEASE);
     }
     gpusym_unlock(&own.lock);
     return rc;
 }
 
-bool gpusym_parcels_attached_by(unsigned slot)
+bool gpusym_send_descs_attached_by(unsigned slot)
 {
     table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
-    return NULL != table && slot < GPUSYM_PARCEL_SLOTS &&
+    return NULL != table && slot < GPUSYM_SEND_DESC_SLOTS &&
            0 != __atomic_load_n(&table->with[slot].attached, __ATOMIC_ACQUIRE);
 }
 
-bool gpusym_parcels_decide(unsigned slot)
+bool gpusym_send_descs_decide(unsigned slot)
 {
     table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
-    if (NULL == table || slot >= GPUSYM_PARCEL_SLOTS) {
+    if (NULL == table || slot >= GPUSYM_SEND_DESC_SLOTS) {
         return false;
     }
     relation_t *with = &table->with[slot];
     uint32_t decision = READ(with->decision);
     if (UNDECIDED == decision) {
-        const uint32_t mine =
-            0 != __atomic_load_n(&with->attached, __ATOMIC_ACQUIRE) ? DECIDED_ENVELOPES : DECIDED_ORDINARY;
+        const uint32_t mine = 0 != __atomic_load_n(&with->attached, __ATOMIC_ACQUIRE) ? DECIDED_RTS : DECIDED_ORDINARY;
         if (__atomic_compare_exchange_n(&with->decision, &decision, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             decision = mine;
             GPUSYM_LOG(2, "messages of GPU memory to the process of local rank %u: %s", slot,
-                       DECIDED_ENVELOPES == mine ? "direct"
-                                                 : "through host memory, since it has not mapped this process's pages");
+                       DECIDED_RTS == mine ? "direct"
+                                           : "through host memory, since it has not mapped this process's pages");
         }
     }
-    return DECIDED_ENVELOPES == decision;
+    return DECIDED_RTS == decision;
 }
 
-bool gpusym_parcels_from(gpusym_peer_t *peer)
+bool gpusym_send_descs_from(gpusym_peer_t *peer)
 {
     const table_t *table = table_of(peer);
     const uint32_t slot = READ(table->slot);
-    return NULL != __atomic_load_n(&own.table, __ATOMIC_ACQUIRE) && slot < GPUSYM_PARCEL_SLOTS &&
+    return NULL != __atomic_load_n(&own.table, __ATOMIC_ACQUIRE) && slot < GPUSYM_SEND_DESC_SLOTS &&
            __atomic_load_n(&own.peer[slot], __ATOMIC_ACQUIRE) == peer &&
-           DECIDED_ENVELOPES == READ(table->with[own.slot].decision);
+           DECIDED_RTS == READ(table->with[own.slot].decision);
 }
 
-void gpusym_parcels_tell_gpu(gpusym_peer_t *peer, bool into_gpu)
+void gpusym_send_descs_tell_gpu(gpusym_peer_t *peer, bool into_gpu)
 {
     table_t *table = table_of(peer);
     uint32_t *said = &table->with[own.slot].attached;
@@ -290,13 +289,13 @@ void gpusym_parcels_tell_gpu(gpusym_peer_t *peer, bool into_gpu)
     }
 }
 
-bool gpusym_parcels_into_gpu(unsigned slot)
+bool gpusym_send_descs_into_gpu(unsigned slot)
 {
     const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
-    return NULL != table && slot < GPUSYM_PARCEL_SLOTS && 0 != (READ(table->with[slot].attached) & INTO_GPU);
+    return NULL != table && slot < GPUSYM_SEND_DESC_SLOTS && 0 != (READ(table->with[slot].attached) & INTO_GPU);
 }
 
-const uint32_t *gpusym_parcels_any_into_gpu(void)
+const uint32_t *gpusym_send_descs_any_into_gpu(void)
 {
     const table_t *table = __atomic_load_n(&own.table, __ATOMIC_ACQUIRE);
     return NULL != table ? &table->any_into_gpu : NULL;
@@ -306,7 +305,7 @@ const uint32_t *gpusym_parcels_any_into_gpu(void)
 static bool names_gpu(const table_t *table, const uint64_t uuid[2])
 {
     const uint32_t said = __atomic_load_n(&table->gpus, __ATOMIC_ACQUIRE);
-    const uint32_t gpus = said < GPUSYM_PARCEL_GPUS ? said : GPUSYM_PARCEL_GPUS;
+    const uint32_t gpus = said < GPUSYM_SEND_DESC_GPUS ? said : GPUSYM_SEND_DESC_GPUS;
     for (uint32_t i = 0; i < gpus; i++) {
         if (READ(table->gpu[i][0]) == uuid[0] && READ(table->gpu[i][1]) == uuid[1]) {
             return true;
@@ -315,12 +314,12 @@ static bool names_gpu(const table_t *table, const uint64_t uuid[2])
     return false;
 }
 
-void gpusym_parcels_use_gpu(const uint8_t uuid[16])
+void gpusym_send_descs_use_gpu(const uint8_t uuid[16])
 {
     uint64_t words[2];
     memcpy(words, uuid, sizeof words);
     gpusym_lock(&own.lock);
-    if (NULL != own.table && own.table->gpus < GPUSYM_PARCEL_GPUS && !names_gpu(own.table, words)) {
+    if (NULL != own.table && own.table->gpus < GPUSYM_SEND_DESC_GPUS && !names_gpu(own.table, words)) {
         WRITE(own.table->gpu[own.table->gpus][0], words[0]);
         WRITE(own.table->gpu[own.table->gpus][1], words[1]);
         __atomic_store_n(&own.table->gpus, own.table->gpus + 1, __ATOMIC_RELEASE);
@@ -328,7 +327,7 @@ void gpusym_parcels_use_gpu(const uint8_t uuid[16])
     gpusym_unlock(&own.lock);
 }
 
-bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
+bool gpusym_send_descs_gpu_shared(const uint8_t uuid[16])
 {
     uint64_t words[2];
     bool shared = false;
@@ -345,8 +344,8 @@ bool gpusym_parcels_gpu_shared(const uint8_t uuid[16])
 
 static bool offer_fits(const gpusym_offer_t *o)
 {
-    return o->kind >= GPUSYM_PARCEL_INLINE && o->kind <= GPUSYM_PARCEL_FAILED &&
-           (GPUSYM_PARCEL_INLINE != o->kind || o->bytes <= GPUSYM_PARCEL_ROOM);
+    return o->kind >= GPUSYM_SEND_DESC_INLINE && o->kind <= GPUSYM_SEND_DESC_FAILED &&
+           (GPUSYM_SEND_DESC_INLINE != o->kind || o->bytes <= GPUSYM_SEND_DESC_ROOM);
 }
 
 /* Takes a free entry, and the next number for it. False: the table is full. */
@@ -370,10 +369,10 @@ static bool entry_take(uint32_t *index, uint64_t *number)
 static void entry_give(uint32_t index)
 {
     gpusym_lock(&own.lock);
-    if (index < GPUSYM_PARCEL_MAX && NULL != own.table && 0 != own.record[index].number) {
+    if (index < GPUSYM_SEND_DESC_MAX && NULL != own.table && 0 != own.record[index].number) {
         own.record[index].number = 0;
         own.free[own.nfree++] = (uint16_t) index;
-        if (GPUSYM_PARCEL_MAX == own.nfree) { /* nothing is offered: searches are short again */
+        if (GPUSYM_SEND_DESC_MAX == own.nfree) { /* nothing is offered: searches are short again */
             WRITE(own.table->top, 0u);
         }
     }
@@ -389,21 +388,21 @@ static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gp
     WRITE(place->gpu, o->gpu);
     WRITE(place->flags, o->flags);
     WRITE(place->check, check_of(number, o));
-    if (GPUSYM_PARCEL_INLINE == o->kind && 0 != o->bytes) {
+    if (GPUSYM_SEND_DESC_INLINE == o->kind && 0 != o->bytes) {
         memcpy(entry->room, data, o->bytes);
-    } else if (GPUSYM_PARCEL_PIPE == o->kind && NULL != data) {
+    } else if (GPUSYM_SEND_DESC_PIPE == o->kind && NULL != data) {
         memcpy(entry->room, data, sizeof entry->room);
-    } else if (GPUSYM_PARCEL_MAPPED == o->kind && NULL != data) {
-        memcpy(entry->room + GPUSYM_PARCEL_ROOM - GPUSYM_PARCEL_NOTE, data, GPUSYM_PARCEL_NOTE);
-    } else if (GPUSYM_PARCEL_PIPE == o->kind) {
+    } else if (GPUSYM_SEND_DESC_MAPPED == o->kind && NULL != data) {
+        memcpy(entry->room + GPUSYM_SEND_DESC_ROOM - GPUSYM_SEND_DESC_NOTE, data, GPUSYM_SEND_DESC_NOTE);
+    } else if (GPUSYM_SEND_DESC_PIPE == o->kind) {
         memset(entry->room, 0, sizeof entry->room);
     }
 }
 
-int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t envelope[GPUSYM_ENVELOPE])
+int gpusym_send_desc_offer(const gpusym_offer_t *o, const void *data, uint32_t *index, uint8_t rts[GPUSYM_RTS])
 {
     uint64_t number;
-    if (!offer_fits(o) || o->to >= GPUSYM_PARCEL_SLOTS) {
+    if (!offer_fits(o) || o->to >= GPUSYM_SEND_DESC_SLOTS) {
         return GPUSYM_ERR_BAD_PARAM;
     }
     if (!entry_take(index, &number)) {
@@ -419,8 +418,8 @@ int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *ind
     WRITE(entry->tag, o->tag);
     WRITE(entry->to, o->to);
     place_fill(entry, 0, number, o, data);
-    envelope_make(envelope, *index, number);
-    __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_PARCEL_OFFERED), __ATOMIC_RELEASE);
+    rts_make(rts, *index, number);
+    __atomic_store_n(&entry->word, word_make(number, 0, GPUSYM_SEND_DESC_OFFERED), __ATOMIC_RELEASE);
     return GPUSYM_SUCCESS;
 }
 
@@ -428,24 +427,24 @@ int gpusym_parcel_offer(const gpusym_offer_t *o, const void *data, uint32_t *ind
 static int state_read(const entry_t *entry, uint64_t number, int *status)
 {
     const uint64_t word = word_read(entry);
-    const gpusym_parcel_state_t state = word_state(word);
+    const gpusym_send_desc_state_t state = word_state(word);
     *status = 0;
-    if (word_number(word) != number || state < GPUSYM_PARCEL_OFFERED || state > GPUSYM_PARCEL_DONE) {
+    if (word_number(word) != number || state < GPUSYM_SEND_DESC_OFFERED || state > GPUSYM_SEND_DESC_DONE) {
         return GPUSYM_ERR_CORRUPT;
     }
-    if (GPUSYM_PARCEL_PUSHED == state || 0 != (word & WORD_STATUS)) {
+    if (GPUSYM_SEND_DESC_PUSHED == state || 0 != (word & WORD_STATUS)) {
         const int32_t said = READ(entry->status);
         *status = said <= 0 ? said : GPUSYM_ERR_CORRUPT;
     }
     return (int) state;
 }
 
-int gpusym_parcel_state(uint32_t index, int *status)
+int gpusym_send_desc_state(uint32_t index, int *status)
 {
     return state_read(&own.table->entry[index], own.record[index].number, status);
 }
 
-int gpusym_parcel_change(uint32_t index, const gpusym_offer_t *o, const void *data)
+int gpusym_send_desc_change(uint32_t index, const gpusym_offer_t *o, const void *data)
 {
     record_t *record = &own.record[index];
     entry_t *entry = &own.table->entry[index];
@@ -457,80 +456,81 @@ int gpusym_parcel_change(uint32_t index, const gpusym_offer_t *o, const void *da
     changed.off = o->off;
     changed.gpu = o->gpu;
     changed.flags = o->flags;
-    if (!offer_fits(&changed) || GPUSYM_PARCEL_MAPPED != record->offer.kind) {
+    if (!offer_fits(&changed) || GPUSYM_SEND_DESC_MAPPED != record->offer.kind) {
         return GPUSYM_ERR_BAD_PARAM;
     }
-    if (word_number(word) != record->number || GPUSYM_PARCEL_OFFERED != word_state(word)) {
+    if (word_number(word) != record->number || GPUSYM_SEND_DESC_OFFERED != word_state(word)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     const unsigned other = 1 - word_place(word);
     place_fill(entry, other, record->number, &changed, data); /* nobody reads it before the swap */
-    if (!word_swap(entry, word, word_make(record->number, other, GPUSYM_PARCEL_OFFERED))) {
+    if (!word_swap(entry, word, word_make(record->number, other, GPUSYM_SEND_DESC_OFFERED))) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     record->offer = changed;
     return GPUSYM_SUCCESS;
 }
 
-int gpusym_parcel_withdraw(uint32_t index)
+int gpusym_send_desc_withdraw(uint32_t index)
 {
     entry_t *entry = &own.table->entry[index];
-    if (!word_step(entry, own.record[index].number, GPUSYM_PARCEL_OFFERED, GPUSYM_PARCEL_DONE)) {
+    if (!word_step(entry, own.record[index].number, GPUSYM_SEND_DESC_OFFERED, GPUSYM_SEND_DESC_DONE)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     entry_give(index);
     return GPUSYM_SUCCESS;
 }
 
-int gpusym_parcel_take_push(uint32_t index, gpusym_push_t *push)
+int gpusym_send_desc_take_push(uint32_t index, gpusym_push_t *push)
 {
     entry_t *entry = &own.table->entry[index];
-    if (!word_step(entry, own.record[index].number, GPUSYM_PARCEL_PUSH_ASKED, GPUSYM_PARCEL_PUSHING)) {
+    if (!word_step(entry, own.record[index].number, GPUSYM_SEND_DESC_PUSH_ASKED, GPUSYM_SEND_DESC_PUSHING)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     *push = (gpusym_push_t){READ(entry->push_key), READ(entry->push_off), READ(entry->push_bytes)};
     return push->bytes <= own.record[index].offer.bytes ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
-void gpusym_parcel_pushed(uint32_t index, int status)
+void gpusym_send_desc_pushed(uint32_t index, int status)
 {
     entry_t *entry = &own.table->entry[index];
     WRITE(entry->status, status);
-    (void) word_step(entry, own.record[index].number, GPUSYM_PARCEL_PUSHING, GPUSYM_PARCEL_PUSHED);
+    (void) word_step(entry, own.record[index].number, GPUSYM_SEND_DESC_PUSHING, GPUSYM_SEND_DESC_PUSHED);
 }
 
-int gpusym_parcel_take_pipe(uint32_t index)
+int gpusym_send_desc_take_pipe(uint32_t index)
 {
     int status;
-    if (GPUSYM_PARCEL_PIPE_ASKED != gpusym_parcel_state(index, &status)) {
+    if (GPUSYM_SEND_DESC_PIPE_ASKED != gpusym_send_desc_state(index, &status)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    memset(own.table->entry[index].room, 0, GPUSYM_PARCEL_ROOM); /* the receiver reads it from PIPING on */
-    return word_step(&own.table->entry[index], own.record[index].number, GPUSYM_PARCEL_PIPE_ASKED, GPUSYM_PARCEL_PIPING)
+    memset(own.table->entry[index].room, 0, GPUSYM_SEND_DESC_ROOM); /* the receiver reads it from PIPING on */
+    return word_step(&own.table->entry[index], own.record[index].number, GPUSYM_SEND_DESC_PIPE_ASKED,
+                     GPUSYM_SEND_DESC_PIPING)
                ? GPUSYM_SUCCESS
                : GPUSYM_ERR_CORRUPT;
 }
 
-void gpusym_parcel_filled(uint32_t index, int status)
+void gpusym_send_desc_filled(uint32_t index, int status)
 {
     const uint64_t word = own.record[index].number << 1 | (GPUSYM_SUCCESS != status ? 1 : 0);
     __atomic_store_n(&own.table->entry[index].filled, word, __ATOMIC_RELEASE);
 }
 
-void *gpusym_parcel_room(uint32_t index)
+void *gpusym_send_desc_room(uint32_t index)
 {
     return own.table->entry[index].room;
 }
 
-void gpusym_parcel_free(uint32_t index)
+void gpusym_send_desc_free(uint32_t index)
 {
     entry_give(index);
 }
 
-unsigned gpusym_parcels_live(void)
+unsigned gpusym_send_descs_live(void)
 {
     gpusym_lock(&own.lock);
-    const unsigned live = NULL != own.table ? GPUSYM_PARCEL_MAX - own.nfree : 0;
+    const unsigned live = NULL != own.table ? GPUSYM_SEND_DESC_MAX - own.nfree : 0;
     gpusym_unlock(&own.lock);
     return live;
 }
@@ -551,10 +551,10 @@ static void entry_read(const entry_t *entry, const place_t *place, gpusym_offer_
     }
 }
 
-/* Ends a parcel of ours, in whatever state it is. */
+/* Ends a send descriptor of ours, in whatever state it is. */
 static void entry_end(entry_t *entry, uint64_t number, int status)
 {
-    uint64_t word = word_make(number, 0, GPUSYM_PARCEL_DONE);
+    uint64_t word = word_make(number, 0, GPUSYM_SEND_DESC_DONE);
     if (GPUSYM_SUCCESS != status) {
         WRITE(entry->status, status);
         word |= WORD_STATUS;
@@ -563,17 +563,17 @@ static void entry_end(entry_t *entry, uint64_t number, int status)
 }
 
 /* Claims an entry whose word was read as `word`, an OFFERED one. *lost: it has changed meanwhile. */
-static int entry_claim(gpusym_peer_t *peer, uint32_t index, uint64_t word, gpusym_parcel_t *p, bool *lost)
+static int entry_claim(gpusym_peer_t *peer, uint32_t index, uint64_t word, gpusym_send_desc_t *p, bool *lost)
 {
     entry_t *entry = &table_of(peer)->entry[index];
     const uint64_t number = word_number(word);
     const place_t *place = 0 == word_place(word) ? &entry->first : &entry->other;
 
-    *lost = !word_swap(entry, word, word_make(number, word_place(word), GPUSYM_PARCEL_CLAIMED));
+    *lost = !word_swap(entry, word, word_make(number, word_place(word), GPUSYM_SEND_DESC_CLAIMED));
     if (*lost) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    *p = (gpusym_parcel_t){.peer = peer, .index = index, .number = number, .room = entry->room};
+    *p = (gpusym_send_desc_t){.peer = peer, .index = index, .number = number, .room = entry->room};
     entry_read(entry, place, &p->offer);
     if (READ(place->check) != check_of(number, &p->offer) || p->offer.to != own.slot || !offer_fits(&p->offer)) {
         entry_end(entry, number, GPUSYM_ERR_CORRUPT);
@@ -582,20 +582,20 @@ static int entry_claim(gpusym_peer_t *peer, uint32_t index, uint64_t word, gpusy
     return GPUSYM_SUCCESS;
 }
 
-int gpusym_parcel_claim(gpusym_peer_t *peer, const uint8_t envelope[GPUSYM_ENVELOPE], gpusym_parcel_t *p)
+int gpusym_send_desc_claim(gpusym_peer_t *peer, const uint8_t rts[GPUSYM_RTS], gpusym_send_desc_t *p)
 {
-    const uint32_t index = (uint32_t) envelope[0] | (uint32_t) envelope[1] << 8;
+    const uint32_t index = (uint32_t) rts[0] | (uint32_t) rts[1] << 8;
     bool lost = true;
     int rc = GPUSYM_ERR_CORRUPT;
-    if (index >= GPUSYM_PARCEL_MAX) {
+    if (index >= GPUSYM_SEND_DESC_MAX) {
         return rc;
     }
     while (lost) {
         const uint64_t word = word_read(&table_of(peer)->entry[index]);
-        if (!envelope_fits(envelope, GPUSYM_ENVELOPE, index, word_number(word))) {
+        if (!rts_fits(rts, GPUSYM_RTS, index, word_number(word))) {
             return GPUSYM_ERR_CORRUPT;
         }
-        if (GPUSYM_PARCEL_OFFERED != word_state(word)) {
+        if (GPUSYM_SEND_DESC_OFFERED != word_state(word)) {
             return GPUSYM_ERR_NOT_AVAILABLE;
         }
         rc = entry_claim(peer, index, word, p, &lost); /* lost: the sender has changed its place */
@@ -603,18 +603,18 @@ int gpusym_parcel_claim(gpusym_peer_t *peer, const uint8_t envelope[GPUSYM_ENVEL
     return rc;
 }
 
-/* Finds the oldest parcel to us. False: there is none. */
-static bool find_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *envelope, unsigned length,
+/* Finds the oldest send descriptor to us. False: there is none. */
+static bool find_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *rts, unsigned length,
                         uint32_t *index, uint64_t *word)
 {
     table_t *table = table_of(peer);
-    const uint32_t said = READ(table->top), top = said < GPUSYM_PARCEL_MAX ? said : GPUSYM_PARCEL_MAX;
+    const uint32_t said = READ(table->top), top = said < GPUSYM_SEND_DESC_MAX ? said : GPUSYM_SEND_DESC_MAX;
     uint64_t oldest = UINT64_MAX;
     for (uint32_t i = 0; i < top; i++) {
         const entry_t *entry = &table->entry[i];
         const uint64_t now = word_read(entry), number = word_number(now);
-        if (GPUSYM_PARCEL_OFFERED == word_state(now) && number < oldest && READ(entry->to) == own.slot &&
-            READ(entry->context) == context && READ(entry->tag) == tag && envelope_fits(envelope, length, i, number)) {
+        if (GPUSYM_SEND_DESC_OFFERED == word_state(now) && number < oldest && READ(entry->to) == own.slot &&
+            READ(entry->context) == context && READ(entry->tag) == tag && rts_fits(rts, length, i, number)) {
             oldest = number;
             *index = i;
             *word = now;
@@ -623,20 +623,20 @@ static bool find_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, cons
     return UINT64_MAX != oldest;
 }
 
-int gpusym_parcel_claim_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *envelope,
-                               unsigned length, gpusym_parcel_t *p)
+int gpusym_send_desc_claim_oldest(gpusym_peer_t *peer, uint64_t context, int32_t tag, const uint8_t *rts,
+                                  unsigned length, gpusym_send_desc_t *p)
 {
     bool lost = true;
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
     uint32_t index;
     uint64_t word;
-    while (lost && find_oldest(peer, context, tag, envelope, length, &index, &word)) {
+    while (lost && find_oldest(peer, context, tag, rts, length, &index, &word)) {
         rc = entry_claim(peer, index, word, p, &lost);
     }
     return lost ? GPUSYM_ERR_NOT_AVAILABLE : rc;
 }
 
-int gpusym_parcel_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t tag, uint64_t *bytes)
+int gpusym_send_desc_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t tag, uint64_t *bytes)
 {
     uint32_t index;
     uint64_t word;
@@ -645,30 +645,30 @@ int gpusym_parcel_oldest_bytes(gpusym_peer_t *peer, uint64_t context, int32_t ta
         *bytes = READ(entry->bytes);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         const uint64_t now = READ(entry->word);
-        if (word_number(now) == word_number(word) && GPUSYM_PARCEL_OFFERED == word_state(now)) {
+        if (word_number(now) == word_number(word) && GPUSYM_SEND_DESC_OFFERED == word_state(now)) {
             return GPUSYM_SUCCESS;
         }
     }
     return GPUSYM_ERR_NOT_AVAILABLE;
 }
 
-static entry_t *entry_of(const gpusym_parcel_t *p)
+static entry_t *entry_of(const gpusym_send_desc_t *p)
 {
     return &table_of(p->peer)->entry[p->index];
 }
 
-int gpusym_parcel_state_of(const gpusym_parcel_t *p, int *status)
+int gpusym_send_desc_state_of(const gpusym_send_desc_t *p, int *status)
 {
     return state_read(entry_of(p), p->number, status);
 }
 
-int gpusym_parcel_is_filled(const gpusym_parcel_t *p)
+int gpusym_send_desc_is_filled(const gpusym_send_desc_t *p)
 {
     const uint64_t word = __atomic_load_n(&entry_of(p)->filled, __ATOMIC_ACQUIRE);
     return word >> 1 != p->number ? 0 : 0 == (word & 1) ? 1 : GPUSYM_ERR;
 }
 
-int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)
+int gpusym_send_desc_ask_push(gpusym_send_desc_t *p, const gpusym_push_t *push)
 {
     entry_t *entry = entry_of(p);
     if (push->bytes > p->offer.bytes) {
@@ -677,33 +677,33 @@ int gpusym_parcel_ask_push(gpusym_parcel_t *p, const gpusym_push_t *push)
     WRITE(entry->push_key, push->key);
     WRITE(entry->push_off, push->off);
     WRITE(entry->push_bytes, push->bytes);
-    return word_step(entry, p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PUSH_ASKED) ? GPUSYM_SUCCESS
-                                                                                        : GPUSYM_ERR_CORRUPT;
+    return word_step(entry, p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PUSH_ASKED) ? GPUSYM_SUCCESS
+                                                                                              : GPUSYM_ERR_CORRUPT;
 }
 
-int gpusym_parcel_ask_pipe(gpusym_parcel_t *p)
+int gpusym_send_desc_ask_pipe(gpusym_send_desc_t *p)
 {
     entry_t *entry = entry_of(p);
-    return word_step(entry, p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPE_ASKED) ||
-                   word_step(entry, p->number, GPUSYM_PARCEL_PUSHED, GPUSYM_PARCEL_PIPE_ASKED)
+    return word_step(entry, p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPE_ASKED) ||
+                   word_step(entry, p->number, GPUSYM_SEND_DESC_PUSHED, GPUSYM_SEND_DESC_PIPE_ASKED)
                ? GPUSYM_SUCCESS
                : GPUSYM_ERR_CORRUPT;
 }
 
-int gpusym_parcel_begin_pipe(gpusym_parcel_t *p)
+int gpusym_send_desc_begin_pipe(gpusym_send_desc_t *p)
 {
-    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_CLAIMED, GPUSYM_PARCEL_PIPING) ? GPUSYM_SUCCESS
-                                                                                          : GPUSYM_ERR_CORRUPT;
+    return word_step(entry_of(p), p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPING) ? GPUSYM_SUCCESS
+                                                                                                : GPUSYM_ERR_CORRUPT;
 }
 
-int gpusym_parcel_take_back(gpusym_parcel_t *p)
+int gpusym_send_desc_take_back(gpusym_send_desc_t *p)
 {
-    return word_step(entry_of(p), p->number, GPUSYM_PARCEL_PUSH_ASKED, GPUSYM_PARCEL_CLAIMED)
+    return word_step(entry_of(p), p->number, GPUSYM_SEND_DESC_PUSH_ASKED, GPUSYM_SEND_DESC_CLAIMED)
                ? GPUSYM_SUCCESS
                : GPUSYM_ERR_NOT_AVAILABLE;
 }
 
-void gpusym_parcel_end(gpusym_parcel_t *p, int status)
+void gpusym_send_desc_end(gpusym_send_desc_t *p, int status)
 {
     entry_end(entry_of(p), p->number, status);
 }
