@@ -93,20 +93,20 @@ static bool least_bytes(const bench_coll_t *c, double bytes, double *busiest, do
 
 typedef struct {
     double received, sent;
-} carried_t;
+} copied_t;
 
 /* What this host's interface has carried so far. */
-static carried_t read_interface(void)
+static copied_t read_interface(void)
 {
     FILE *f = fopen("/proc/self/net/dev", "r");
     char line[512], name[64];
-    carried_t c = {-1, -1};
+    copied_t c = {-1, -1};
 
     while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
         double received, sent;
         if (3 == sscanf(line, " %63[^:]: %lf %*s %*s %*s %*s %*s %*s %*s %lf", name, &received, &sent) &&
             0 == strcmp(name, opt.interface)) {
-            c = (carried_t){received, sent};
+            c = (copied_t){received, sent};
         }
     }
     if (NULL != f) {
@@ -178,14 +178,14 @@ static void measure(bench_call_t *call, measured_t *m)
     bench_prepare(call);
     (void) time_call(call); /* connections, scratch memory */
     m->wrong = bench_sum((double) bench_wrong(call));
-    const carried_t before = read_interface();
+    const copied_t before = read_interface();
     for (int i = 0; i < opt.calls; i++) {
         if (opt.calls - 1 == i) {
             bench_prepare(call);
         }
         m->us[i] = time_call(call);
     }
-    const carried_t after = read_interface();
+    const copied_t after = read_interface();
     const double received = after.received - before.received, sent = after.sent - before.sent;
     m->busiest = bench_max(received > sent ? received : sent) / opt.calls;
     m->sent = bench_sum(place.first ? sent : 0) / opt.calls;

@@ -125,7 +125,7 @@ typedef struct gpusym_exchange {
 
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */
-#define GPUSYM_CARRY_BLOCKS 64u
+#define GPUSYM_COPY_BLOCKS 64u
 
 /* One of the runs of bytes that a launch copies (symm/copy.h), with blocks of its own. */
 typedef struct gpusym_run {

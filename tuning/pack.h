@@ -13,7 +13,7 @@
  * `copies`. on_gpu: packed memory is a GPU's; else pinned memory of the host. */
 bool gpusym_tuning_pack_by_kernel(uint64_t rows, uint64_t width, uint64_t copies, bool on_gpu);
 /* Whether a message of rows of so many bytes is unpacked by a launch of its own; else as messages of one run are
- * (tuning/carry.h), by fewer blocks, and sooner. */
+ * (tuning/copy.h), by fewer blocks, and sooner. */
 bool gpusym_tuning_pack_message(uint64_t bytes);
 /* Whether so many bytes, in rows of `width`, are copied from box to box: a message by one kernel of the receiver, else
  * the sender packs it; a collective's block by a launch that others share. by_link: the rows are another GPU's. */

@@ -270,7 +270,7 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
         gs_copy_resident(c, w, status);
     } else if (0 == c.thread) {
         if (GPUSYM_STATUS_OK != status) {
-            gs_done_at(w, w->done + GPUSYM_CARRY_BLOCKS + c.block, w->done_seq, status);
+            gs_done_at(w, w->done + GPUSYM_COPY_BLOCKS + c.block, w->done_seq, status);
         }
         gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
     }

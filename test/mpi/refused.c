@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
@@ -122,25 +122,25 @@ int gpusym_scratch_get_part(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint6
     return rc;
 }
 
-int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
-                            gpusym_carry_t *carry)
+int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows,
+                           gpusym_copy_t *copy)
 {
-    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, const gpusym_carry_rows_t *, gpusym_carry_t *);
+    static int (*next)(const gpusym_device_t *, gpusym_gpu_t *, const gpusym_copy_rows_t *, gpusym_copy_t *);
 
-    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_carry_start_rows");
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_copy_start_rows");
     if (1 == copies_fail) {
         copies_fail = 0;
         return GPUSYM_ERR;
     }
-    return next(dev, gpu, rows, carry);
+    return next(dev, gpu, rows, copy);
 }
 
-int gpusym_carry_poll(gpusym_carry_t *carry)
+int gpusym_copy_poll(gpusym_copy_t *copy)
 {
-    static int (*next)(gpusym_carry_t *);
+    static int (*next)(gpusym_copy_t *);
 
-    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_carry_poll");
-    const int done = next(carry);
+    *(void **) &next = dlsym(RTLD_NEXT, "gpusym_copy_poll");
+    const int done = next(copy);
     if (1 == done && 2 == copies_fail) {
         copies_fail = 0;
         return GPUSYM_ERR;

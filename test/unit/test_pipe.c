@@ -63,7 +63,7 @@ static int teardown(void **state)
     gpusym_pipes_close(&dev);
     gpusym_pipes_close(&dev);
     gpusym_reg_close(&dev);
-    gpusym_carriers_close();
+    gpusym_copy_queues_close();
     gpusym_lanes_close();
     by_gpu = true;
     OK(dev.mem_free(gpu, gpu_from));
@@ -97,7 +97,7 @@ static void poll_both(message_t *m)
 {
     m->sent = m->sent || gpusym_pipe_poll(&m->out, &m->sent_as);
     m->received = m->received || gpusym_pipe_poll(&m->in, &m->received_as);
-    gpusym_carry_flush(true);
+    gpusym_copy_flush(true);
 }
 
 static void finish(message_t *m)
@@ -421,7 +421,7 @@ static void buffers_are_received_as_pipes(void **state)
 {
     static const uint64_t sizes[] = {1, 385, 8192, 100000};
     gpusym_pipe_buffer_t buffer;
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     int status;
     (void) state;
     for (unsigned i = 0; i < 8; i++) {
@@ -434,8 +434,8 @@ static void buffers_are_received_as_pipes(void **state)
         OK(gpusym_send_desc_offer(&o, NULL, &index, rts));
         OK(gpusym_pipe_buffer_get(&dev, gpu, o.bytes, &buffer));
         assert_non_null(buffer.dev);
-        OK(gpusym_carry_start(&dev, gpu, buffer.dev, gpu_from, o.bytes, &carry));
-        while (0 == (status = gpusym_carry_poll(&carry))) {
+        OK(gpusym_copy_start(&dev, gpu, buffer.dev, gpu_from, o.bytes, &copy));
+        while (0 == (status = gpusym_copy_poll(&copy))) {
             sched_yield();
         }
         assert_int_equal(status, 1);

@@ -17,7 +17,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/p2p/pipe.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/pack.h"
 #include "tuning/resident.h"
 #include "tuning/tree.h"
@@ -598,22 +598,21 @@ static void resident_kernels_are_worth_it(void **state)
 static void copies_can_be_launched(void **state)
 {
     (void) state;
-    assert_int_equal(gpusym_tuning_carry_threads() % 32, 0);
-    assert_true(gpusym_tuning_carry_threads() <= GPUSYM_THREADS_MAX);
-    assert_true(gpusym_tuning_carry_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
-    assert_true(gpusym_tuning_carry_resident_packs_max() / GPUSYM_PACK <= GPUSYM_COMMAND_BYTES_MAX);
-    assert_true(gpusym_tuning_carry_by_kernel(gpusym_tuning_carry_resident_packs_max(), 1));
+    assert_int_equal(gpusym_tuning_copy_threads() % 32, 0);
+    assert_true(gpusym_tuning_copy_threads() <= GPUSYM_THREADS_MAX);
+    assert_true(gpusym_tuning_copy_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
+    assert_true(gpusym_tuning_copy_resident_packs_max() / GPUSYM_PACK <= GPUSYM_COMMAND_BYTES_MAX);
+    assert_true(gpusym_tuning_copy_by_kernel(gpusym_tuning_copy_resident_packs_max(), 1));
     for (unsigned i = 0; i < 20000; i++) {
         const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;
-        const uint32_t blocks = gpusym_tuning_carry_blocks(bytes);
-        assert_true(blocks >= 1 && blocks <= GPUSYM_CARRY_BLOCKS &&
-                    blocks <= gpusym_tuning_carry_blocks(bytes / 2 + 1) * 2);
-        assert_true(gpusym_tuning_box_blocks(bytes) >= blocks &&
-                    gpusym_tuning_box_blocks(bytes) <= GPUSYM_CARRY_BLOCKS);
-        assert_true(gpusym_tuning_carry_gathers(bytes / 2) || !gpusym_tuning_carry_gathers(bytes));
-        assert_true(gpusym_tuning_carry_joins(i % 20, bytes) <= gpusym_tuning_carry_joins(i % 20 / 2, bytes / 2));
-        assert_true(!gpusym_tuning_carry_joins(GPUSYM_RUNS_MAX, bytes / 2));
-        assert_true(gpusym_tuning_carry_by_kernel(bytes / 2, rows) || !gpusym_tuning_carry_by_kernel(bytes, rows));
+        const uint32_t blocks = gpusym_tuning_copy_blocks(bytes);
+        assert_true(blocks >= 1 && blocks <= GPUSYM_COPY_BLOCKS &&
+                    blocks <= gpusym_tuning_copy_blocks(bytes / 2 + 1) * 2);
+        assert_true(gpusym_tuning_box_blocks(bytes) >= blocks && gpusym_tuning_box_blocks(bytes) <= GPUSYM_COPY_BLOCKS);
+        assert_true(gpusym_tuning_copy_gathers(bytes / 2) || !gpusym_tuning_copy_gathers(bytes));
+        assert_true(gpusym_tuning_copy_joins(i % 20, bytes) <= gpusym_tuning_copy_joins(i % 20 / 2, bytes / 2));
+        assert_true(!gpusym_tuning_copy_joins(GPUSYM_RUNS_MAX, bytes / 2));
+        assert_true(gpusym_tuning_copy_by_kernel(bytes / 2, rows) || !gpusym_tuning_copy_by_kernel(bytes, rows));
         const uint64_t chunk = gpusym_tuning_host_chunk(bytes);
         assert_true(chunk >= 128 << 10 && chunk <= 512 << 10 && 0 == chunk % 4096);
         assert_true(bytes < 256 << 10 || bytes > chunk); /* its copies overlap */

@@ -9,7 +9,7 @@
 #include "mca/btl/gpunvl/btl_gpunvl.h"
 #include "mca/btl/gpunvl/pool.h"
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/memory/reg.h"
 
 /* What goes to the receiver: plain bytes. */
@@ -31,7 +31,7 @@ typedef struct {
 typedef struct get get_t;
 struct get {
     get_t *next;
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     int done; /* 1: the copy has ended; 0: not yet; an error of common.h */
     struct mca_btl_base_endpoint_t *endpoint;
     void *local;
@@ -144,13 +144,13 @@ static int start_copy(get_t *g, btl_gpunvl_endpoint_t *endpoint, uint64_t remote
         bytes > from->size - (remote - from->base)) {
         return GPUSYM_ERR_CORRUPT;
     }
-    const gpusym_carry_rows_t rows = {.dst = g->local,
-                                      .src = (const char *) base + from->off + (remote - from->base),
-                                      .width = bytes,
-                                      .height = 1,
-                                      .local = local,
-                                      .engine = !local && GPUSYM_MEM_REGISTERED != mem.kind};
-    return gpusym_carry_start_rows(dev, gpu, &rows, &g->carry);
+    const gpusym_copy_rows_t rows = {.dst = g->local,
+                                     .src = (const char *) base + from->off + (remote - from->base),
+                                     .width = bytes,
+                                     .height = 1,
+                                     .local = local,
+                                     .engine = !local && GPUSYM_MEM_REGISTERED != mem.kind};
+    return gpusym_copy_start_rows(dev, gpu, &rows, &g->copy);
 }
 
 static const char *words_of(int rc)
@@ -209,7 +209,7 @@ static get_t *take_ended(void)
     pthread_mutex_lock(&live.lock);
     for (get_t *g = live.first; NULL != g; g = next) {
         next = g->next;
-        g->done = 0 == g->done ? gpusym_carry_poll(&g->carry) : g->done;
+        g->done = 0 == g->done ? gpusym_copy_poll(&g->copy) : g->done;
         get_t **list = 0 == g->done ? &rest : &ended;
         g->next = *list;
         *list = g;

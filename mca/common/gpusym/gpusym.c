@@ -16,7 +16,7 @@
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/shm/pages.h"
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/exec/lane.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
@@ -97,7 +97,7 @@ static void free_device(void)
     const gpusym_device_t *dev = gpusym_current.dev;
     if (NULL != dev) {
         gpusym_pinned_close(dev);
-        gpusym_carriers_close();
+        gpusym_copy_queues_close();
         gpusym_pipes_close(dev);
         gpusym_windows_close(dev);
         gpusym_lanes_close();

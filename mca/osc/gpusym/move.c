@@ -114,7 +114,7 @@ static bool poll_copies(osc_gpusym_window_t *w, int target)
     pthread_mutex_lock(&w->lock);
     for (osc_gpusym_copy_t **at = &w->copies; NULL != *at;) {
         osc_gpusym_copy_t *c = *at;
-        const int done = gpusym_carry_poll(&c->carry);
+        const int done = gpusym_copy_poll(&c->copy);
         if (0 == done) {
             left = left || target < 0 || target == c->target;
             at = &c->next;
@@ -136,7 +136,7 @@ typedef struct {
 static bool copies_ended(void *arg)
 {
     const wait_t *wait = arg;
-    gpusym_carry_flush(false);
+    gpusym_copy_flush(false);
     return !poll_copies(wait->w, wait->target);
 }
 
@@ -162,14 +162,14 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
                       const osc_gpusym_elements_t *from, bool gets)
 {
     osc_gpusym_copy_t *c = calloc(1, sizeof *c);
-    const gpusym_carry_rows_t run = {.dst = to->buf + to->layout.lo,
-                                     .src = from->buf + from->layout.lo,
-                                     .width = to->layout.bytes,
-                                     .height = 1,
-                                     .local = gets && to->gpu,
-                                     .far = !gets && to->gpu,
-                                     .engine = !to->gpu || !from->gpu,
-                                     .shared = true};
+    const gpusym_copy_rows_t run = {.dst = to->buf + to->layout.lo,
+                                    .src = from->buf + from->layout.lo,
+                                    .width = to->layout.bytes,
+                                    .height = 1,
+                                    .local = gets && to->gpu,
+                                    .far = !gets && to->gpu,
+                                    .engine = !to->gpu || !from->gpu,
+                                    .shared = true};
 
     if (NULL == c) {
         return MPI_ERR_NO_MEM;
@@ -177,7 +177,7 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
     c->target = target;
     gpusym_p2p_gpu_review(w->gpu);
     pthread_mutex_lock(&w->lock);
-    const int rc = gpusym_carry_start_rows(w->dev, w->gpu, &run, &c->carry);
+    const int rc = gpusym_copy_start_rows(w->dev, w->gpu, &run, &c->copy);
     if (GPUSYM_SUCCESS == rc) {
         c->next = w->copies;
         w->copies = c;

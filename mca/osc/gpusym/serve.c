@@ -124,30 +124,30 @@ static int copy_apart(osc_gpusym_window_t *w, const osc_gpusym_rows_t *r, const 
 }
 
 static int start_rows(osc_gpusym_window_t *w, const osc_gpusym_rows_t *r, const place_t *p, char *packed, bool pinned,
-                      bool write, gpusym_carry_t *carry)
+                      bool write, gpusym_copy_t *copy)
 {
     const uint64_t span = (r->rows - 1) * r->pitch + r->width;
 
-    *carry = (gpusym_carry_t){.carrier = NULL};
+    *copy = (gpusym_copy_t){.queue = NULL};
     if (!p->gpu || !gpusym_memory_together(w->dev, (uintptr_t) p->at, span)) {
         return copy_apart(w, r, p, packed, write);
     }
-    const gpusym_carry_rows_t rows = {.dst = write ? p->at : packed,
-                                      .src = write ? packed : p->at,
-                                      .width = r->width,
-                                      .height = r->rows,
-                                      .to_pitch = write ? r->pitch : r->width,
-                                      .from_pitch = write ? r->width : r->pitch,
-                                      .local = write,
-                                      .far = !write,
-                                      .engine = !pinned || p->by != w->gpu};
-    return gpusym_carry_start_rows(w->dev, p->by, &rows, carry);
+    const gpusym_copy_rows_t rows = {.dst = write ? p->at : packed,
+                                     .src = write ? packed : p->at,
+                                     .width = r->width,
+                                     .height = r->rows,
+                                     .to_pitch = write ? r->pitch : r->width,
+                                     .from_pitch = write ? r->width : r->pitch,
+                                     .local = write,
+                                     .far = !write,
+                                     .engine = !pinned || p->by != w->gpu};
+    return gpusym_copy_start_rows(w->dev, p->by, &rows, copy);
 }
 
 int osc_gpusym_own_copy(osc_gpusym_window_t *w, const osc_gpusym_rows_t *rows, uint32_t n, char *packed, bool pinned,
                         bool write)
 {
-    gpusym_carry_t carry[OSC_GPUSYM_MESSAGE_PIECES];
+    gpusym_copy_t copy[OSC_GPUSYM_MESSAGE_PIECES];
     uint32_t started = 0;
     int rc = OMPI_SUCCESS;
     place_t place;
@@ -157,17 +157,17 @@ int osc_gpusym_own_copy(osc_gpusym_window_t *w, const osc_gpusym_rows_t *rows, u
         const osc_gpusym_rows_t *r = &rows[started];
         rc = !find_place(w, r, &place)
                  ? MPI_ERR_RMA_RANGE
-                 : osc_gpusym_class(w->dev, start_rows(w, r, &place, packed, pinned, write, &carry[started]));
+                 : osc_gpusym_class(w->dev, start_rows(w, r, &place, packed, pinned, write, &copy[started]));
         started += OMPI_SUCCESS == rc ? 1 : 0;
         packed += r->rows * r->width;
     }
     for (uint32_t i = 0; i < started; i++) {
-        int done = gpusym_carry_poll(&carry[i]);
+        int done = gpusym_copy_poll(&copy[i]);
         for (uint32_t polls = 1; 0 == done; polls++) {
             if (0 == polls % YIELD_POLLS) {
                 sched_yield();
             }
-            done = gpusym_carry_poll(&carry[i]);
+            done = gpusym_copy_poll(&copy[i]);
         }
         rc = done < 0 && OMPI_SUCCESS == rc ? osc_gpusym_class(w->dev, done) : rc;
     }

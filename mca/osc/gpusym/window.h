@@ -21,7 +21,7 @@
 #include "ompi/win/win.h"
 
 #include "mca/common/gpusym/device/device.h"
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/shm/pages.h"
 
 #define OSC_GPUSYM_VERBOSE(...) \
@@ -77,7 +77,7 @@ typedef struct {
 
 /* A copy under way, in the list of its window. */
 typedef struct osc_gpusym_copy {
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     int target;
     struct osc_gpusym_copy *next;
 } osc_gpusym_copy_t;

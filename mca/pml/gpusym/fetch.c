@@ -22,7 +22,7 @@
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 typedef pml_gpusym_request_t request_t;
 

@@ -23,7 +23,7 @@
 #include "mca/pml/gpusym/recv.h"
 #include "mca/pml/gpusym/request.h"
 #include "mca/pml/gpusym/send.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 #define host pml_gpusym_host
 

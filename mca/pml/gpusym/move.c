@@ -13,40 +13,40 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/gpus.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/pack.h"
 
 typedef pml_gpusym_move_t move_t;
 
 /* ---- straight ---- */
 
-static int poll_carry(move_t *m)
+static int poll_copy(move_t *m)
 {
-    return gpusym_carry_poll(&m->carry);
+    return gpusym_copy_poll(&m->copy);
 }
 
-static int start_carry(move_t *m)
+static int start_copy(move_t *m)
 {
     const pml_gpusym_route_t *route = &m->route;
     const gpusym_layout_t *l = route->layout;
     char *to = (char *) route->buf + l->lo;
 
     const bool run = GPUSYM_LAYOUT_RUN == l->kind;
-    const gpusym_carry_rows_t rows = {.dst = to,
-                                      .src = route->from,
-                                      .width = run ? route->bytes : l->width,
-                                      .height = run ? 1 : l->rows,
-                                      .to_pitch = run ? 0 : l->pitch,
-                                      .from_pitch = run ? 0 : l->width,
-                                      .local = !route->on_host,
-                                      .far = route->on_host,
-                                      .shared = true,
-                                      .does = 0 != route->signal ? GPUSYM_COPY_WAITS : 0,
-                                      .signal = route->signal};
+    const gpusym_copy_rows_t rows = {.dst = to,
+                                     .src = route->from,
+                                     .width = run ? route->bytes : l->width,
+                                     .height = run ? 1 : l->rows,
+                                     .to_pitch = run ? 0 : l->pitch,
+                                     .from_pitch = run ? 0 : l->width,
+                                     .local = !route->on_host,
+                                     .far = route->on_host,
+                                     .shared = true,
+                                     .does = 0 != route->signal ? GPUSYM_COPY_WAITS : 0,
+                                     .signal = route->signal};
 
-    m->poll = poll_carry;
+    m->poll = poll_copy;
     gpusym_p2p_gpu_review(route->gpu);
-    return gpusym_carry_start_rows(gpusym_current.dev, route->gpu, &rows, &m->carry);
+    return gpusym_copy_start_rows(gpusym_current.dev, route->gpu, &rows, &m->copy);
 }
 
 /* ---- many copies ---- */
@@ -95,7 +95,7 @@ static int start_staged(move_t *m, size_t chunk)
 /* A buffer with gaps: the whole message lies in pinned memory before the CPU unpacks it. */
 static int poll_scatter(move_t *m)
 {
-    const int done = gpusym_carry_poll(&m->carry);
+    const int done = gpusym_copy_poll(&m->copy);
 
     if (done <= 0) {
         return done;
@@ -106,10 +106,10 @@ static int poll_scatter(move_t *m)
 
 static int start_scatter(move_t *m)
 {
-    const gpusym_carry_rows_t run = {
+    const gpusym_copy_rows_t run = {
         .dst = m->bounce.p, .src = m->route.from, .width = m->route.bytes, .height = 1, .far = true};
     m->poll = poll_scatter;
-    return gpusym_carry_start_rows(gpusym_current.dev, m->route.gpu, &run, &m->carry);
+    return gpusym_copy_start_rows(gpusym_current.dev, m->route.gpu, &run, &m->copy);
 }
 
 /* Without pinned memory: the driver copies, and this call waits for it. */
@@ -170,15 +170,15 @@ static int start_box(move_t *m, void *to, const gpusym_box_t *box)
 {
     const gpusym_box_run_t run = {
         .in = m->route.from, .out = to, .bytes = (uint32_t) m->route.bytes, .from = m->box, .to = *box};
-    m->poll = poll_carry;
+    m->poll = poll_copy;
     gpusym_p2p_gpu_review(m->route.gpu);
-    return gpusym_carry_start_box(gpusym_current.dev, m->route.gpu, &run, &m->carry);
+    return gpusym_copy_start_box(gpusym_current.dev, m->route.gpu, &run, &m->copy);
 }
 
 /* The box is packed: it goes on as any packed message. */
 static int poll_gather(move_t *m)
 {
-    const int done = gpusym_carry_poll(&m->carry);
+    const int done = gpusym_copy_poll(&m->copy);
     if (done <= 0) {
         return done;
     }
@@ -232,13 +232,13 @@ static int start_packed(move_t *m)
     if (route->on_host && !gpusym_p2p_gpu_reaches((const char *) route->buf + l->lo, l->span)) {
         return start_to_host(m);
     }
-    return whole ? start_carry(m) : start_stream(m);
+    return whole ? start_copy(m) : start_stream(m);
 }
 
 bool pml_gpusym_move_can_wait(const pml_gpusym_route_t *route)
 {
     return !route->on_host && NULL == route->box && GPUSYM_LAYOUT_RUN == route->layout->kind &&
-           gpusym_tuning_carry_by_kernel(route->bytes, 1) &&
+           gpusym_tuning_copy_by_kernel(route->bytes, 1) &&
            gpusym_layout_is_one(gpusym_current.dev, route->layout, route->buf);
 }
 

@@ -29,7 +29,7 @@ struct pml_gpusym_move {
     pml_gpusym_route_t route;
     int (*poll)(pml_gpusym_move_t *m);
     union { /* one copy, or several to host memory */
-        gpusym_carry_t carry;
+        gpusym_copy_t copy;
         gpusym_staged_t staged;
     };
     gpusym_lane_t *lane;        /* whose stream copies; NULL: none */

@@ -11,7 +11,7 @@
 #include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/pinned.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 /* How long the end waits for a kernel that is on its way, in ns. */
 #define CLOSE_NS 1000000000u
@@ -36,7 +36,7 @@ static bool take_pinned(gpusym_gpu_t *gpu)
         return false;
     }
     if (NULL == pinned.memory) {
-        pinned.memory = gpusym_pinned_get(gpusym_current.dev, gpu, gpusym_tuning_carry_resident_max() + 1);
+        pinned.memory = gpusym_pinned_get(gpusym_current.dev, gpu, gpusym_tuning_copy_resident_max() + 1);
         pinned.gpu = gpu;
     }
     if (NULL == pinned.memory || pinned.gpu != gpu) {
@@ -68,7 +68,7 @@ void pml_gpusym_pack_poll(void)
 static void call_kernel(gpusym_gpu_t *gpu)
 {
     const gpusym_copier_run_t run = {
-        .dst = pinned.memory + gpusym_tuning_carry_resident_max(), .src = pinned.memory, .bytes = 1};
+        .dst = pinned.memory + gpusym_tuning_copy_resident_max(), .src = pinned.memory, .bytes = 1};
     if (GPUSYM_SUCCESS != gpusym_copier_start(gpusym_current.dev, gpu, &run, &pinned.calling)) {
         pinned.calling = NULL;
     }
@@ -102,7 +102,7 @@ static bool copy_pinned(gpusym_gpu_t *gpu, char *at, size_t bytes, bool to_host)
  * memory take a small part of what is saved. */
 static bool copy_short(gpusym_gpu_t *gpu, char *at, char *host, size_t bytes, bool to_host)
 {
-    if (0 == bytes || bytes > gpusym_tuning_carry_resident_max() || NULL == gpu || !take_pinned(gpu)) {
+    if (0 == bytes || bytes > gpusym_tuning_copy_resident_max() || NULL == gpu || !take_pinned(gpu)) {
         return false;
     }
     if (!to_host) {

@@ -13,7 +13,7 @@
 #include "mca/pml/gpusym/pack.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 typedef pml_gpusym_request_t request_t;
 

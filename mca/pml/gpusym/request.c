@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/sanitizers.h"
@@ -130,7 +130,7 @@ static int make_progress(void)
     __atomic_store_n(&requests.now, 0, __ATOMIC_RELAXED);
     pml_gpusym_pack_poll();
     const int events = run_steps();
-    gpusym_carry_flush(0 != __atomic_load_n(&pml_gpusym_awaited, __ATOMIC_RELAXED)); /* what the steps have started */
+    gpusym_copy_flush(0 != __atomic_load_n(&pml_gpusym_awaited, __ATOMIC_RELAXED)); /* what the steps have started */
     __atomic_store_n(&requests.busy, false, __ATOMIC_RELEASE);
     return events;
 }

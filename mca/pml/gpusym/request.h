@@ -59,7 +59,7 @@ struct pml_gpusym_request {
     uint64_t offered;        /* a send: when, in ns */
     bool eager;              /* a send: it is buffered if nobody receives it; its rest: a long one */
     const char *source;      /* a send: its data, packed, in GPU memory; NULL: they are a box there */
-    bool filling;            /* a send: move.carry copies the data into `scratch` */
+    bool filling;            /* a send: move.copy copies the data into `scratch` */
     void *scratch;           /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_send_desc_t desc; /* a receive: what it has claimed */
     gpusym_pipe_t pipe;      /* the half of this side, of a message that goes through a pipe */

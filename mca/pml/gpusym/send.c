@@ -21,7 +21,7 @@
 #include "mca/pml/gpusym/params.h"
 #include "mca/pml/gpusym/report.h"
 #include "mca/pml/gpusym/request.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/pack.h"
 
 typedef pml_gpusym_request_t request_t;
@@ -221,7 +221,7 @@ static int send_staged(request_t *r)
 /* Whether the copy into scratch memory is under way. When it has ended, the receiver is told. */
 static bool is_filling(request_t *r)
 {
-    const int done = r->filling ? gpusym_carry_poll(&r->move.carry) : 1;
+    const int done = r->filling ? gpusym_copy_poll(&r->move.copy) : 1;
 
     if (r->filling && 0 != done) {
         r->filling = false;
@@ -233,7 +233,7 @@ static bool is_filling(request_t *r)
 /* Returns the memory that a receiver may have fetched the message from. */
 static void release_memory(request_t *r)
 {
-    while (r->filling && 0 == gpusym_carry_poll(&r->move.carry)) {
+    while (r->filling && 0 == gpusym_copy_poll(&r->move.copy)) {
     }
     r->filling = false;
     if (0 != r->key) {
@@ -425,7 +425,7 @@ static bool end_push(request_t *r, int status)
 
 static bool step_pushing(request_t *r)
 {
-    const int done = gpusym_carry_poll(&r->move.carry);
+    const int done = gpusym_copy_poll(&r->move.copy);
     return 0 == done ? true : end_push(r, done < 0 ? done : GPUSYM_SUCCESS);
 }
 
@@ -449,9 +449,9 @@ static bool begin_push(request_t *r)
         rc = GPUSYM_ERR_CORRUPT;
     }
     if (GPUSYM_SUCCESS == rc) {
-        const gpusym_carry_rows_t run = {
+        const gpusym_copy_rows_t run = {
             .dst = (char *) base + push.off, .src = r->source, .width = push.bytes, .height = 1, .shared = true};
-        rc = gpusym_carry_start_rows(dev, gpu, &run, &r->move.carry);
+        rc = gpusym_copy_start_rows(dev, gpu, &run, &r->move.copy);
     }
     if (GPUSYM_SUCCESS != rc) {
         return end_push(r, rc);
@@ -577,16 +577,16 @@ static bool begin_filling(request_t *r, uint32_t signal)
         r->scratch = NULL;
         return false;
     }
-    const gpusym_carry_rows_t rows = {.dst = r->scratch,
-                                      .src = r->source,
-                                      .width = r->layout.bytes,
-                                      .height = 1,
-                                      .local = true,
-                                      .shared = true,
-                                      .does = 0 != signal ? GPUSYM_COPY_SIGNALS : 0,
-                                      .signal = signal};
+    const gpusym_copy_rows_t rows = {.dst = r->scratch,
+                                     .src = r->source,
+                                     .width = r->layout.bytes,
+                                     .height = 1,
+                                     .local = true,
+                                     .shared = true,
+                                     .does = 0 != signal ? GPUSYM_COPY_SIGNALS : 0,
+                                     .signal = signal};
     gpusym_p2p_gpu_review(r->gpu);
-    if (GPUSYM_SUCCESS != gpusym_carry_start_rows(dev, r->gpu, &rows, &r->move.carry)) {
+    if (GPUSYM_SUCCESS != gpusym_copy_start_rows(dev, r->gpu, &rows, &r->move.copy)) {
         gpusym_scratch_put(dev, r->gpu, r->scratch);
         r->scratch = NULL;
         return false;
@@ -658,7 +658,7 @@ static outcome_t send_rts(request_t *r, pml_gpusym_step_t *step, int *rv)
     /* Of several messages the copies share launches. One alone is launched now, while its RTS is on its way, and
      * is in its place when this call returns: its receiver then needs this process no more. */
     if (r->filling && pml_gpusym_requests_idle()) {
-        gpusym_carry_flush(false);
+        gpusym_copy_flush(false);
     }
     while (pml_gpusym_requests_idle() && is_filling(r)) {
     }
@@ -728,7 +728,7 @@ static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
 {
     r->source = (const char *) r->base.req_addr + r->layout.lo;
     /* short ones the receiver's copier takes out of a pipe as soon */
-    const bool pushed = r->layout.bytes > gpusym_tuning_carry_resident_max() && NULL != gpusym_p2p_gpu_last() &&
+    const bool pushed = r->layout.bytes > gpusym_tuning_copy_resident_max() && NULL != gpusym_p2p_gpu_last() &&
                         gpusym_p2p_gpu_reaches(r->source, r->layout.bytes);
     o->kind = pushed ? GPUSYM_SEND_DESC_PINNED : GPUSYM_SEND_DESC_PIPE;
     o->flags = PML_GPUSYM_OFFER_FROM_HOST;

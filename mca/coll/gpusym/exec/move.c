@@ -353,7 +353,7 @@ static bool has_room(const coll_gpusym_move_t *m, const gpusym_queue_t *copies)
 static void copy_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t peer, void *to, const void *from,
                        uint64_t bytes)
 {
-    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = bytes, .height = 1, .engine = true};
+    const gpusym_copy_rows_t run = {.dst = to, .src = from, .width = bytes, .height = 1, .engine = true};
     m->failed = GPUSYM_SUCCESS != gpusym_queue_start(copies, &run, peer);
 }
 

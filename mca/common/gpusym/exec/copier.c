@@ -11,7 +11,7 @@
 #include "kernels/plan.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/resident.h"
 
 /* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
@@ -108,8 +108,8 @@ static int launch_kernel(gpusym_copier_t *c)
                                 .does = (uint16_t) run->does}},
                        .nranks = 1,
                        .nblocks = 1,
-                       .nthreads = gpusym_tuning_carry_threads(),
-                       .enter_ns = gpusym_tuning_carry_wait_ns(c->dev->simulated),
+                       .nthreads = gpusym_tuning_copy_threads(),
+                       .enter_ns = gpusym_tuning_copy_wait_ns(c->dev->simulated),
                        .out_local = 1, /* what goes elsewhere has a fence of its own: GPUSYM_COPY_FAR */
                        .rows = {.runs = 1},
                        .linger_ns = c->lingers};
@@ -178,7 +178,7 @@ static void command_kernel(gpusym_copier_t *c)
 {
     const gpusym_copier_run_t *run = &c->run;
     const bool exchanges = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
-    const bool packs = !exchanges && run->bytes > gpusym_tuning_carry_resident_max();
+    const bool packs = !exchanges && run->bytes > gpusym_tuning_copy_resident_max();
     c->commanded = true;
     c->served++;
     if (!exchanges && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {

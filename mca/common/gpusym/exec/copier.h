@@ -19,9 +19,9 @@ typedef struct gpusym_copier gpusym_copier_t;
  */
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
-/* A copy of 1 to gpusym_tuning_carry_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
+/* A copy of 1 to gpusym_tuning_copy_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
  * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
- * gpusym_tuning_carry_resident_packs_max() bytes. */
+ * gpusym_tuning_copy_resident_packs_max() bytes. */
 typedef struct {
     void *dst;
     const void *src;

@@ -9,7 +9,7 @@
 #define GPUSYM_COMMON_EXEC_LANE_H
 
 #include "mca/common/gpusym/device/device.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 /* Pinned memory: the GPU writes `done`, `end`, `begin`, `copied` and `part`, the host writes the rest.  The doorbell,
  * which the kernel polls, has a cache line of its own. */
@@ -19,9 +19,9 @@ typedef struct {
     uint64_t begin;  /* of the last one that was timed and launched; of a command `done` tells how long it took */
     uint32_t abort;  /* not 0: the kernel ends its waits */
     uint32_t copied; /* sequence of the last copy of a copy engine that has ended; its stream writes it */
-    _Alignas(64) uint64_t doorbell[3];               /* kernels/work.h */
-    _Alignas(64) uint64_t part[GPUSYM_CARRY_BLOCKS]; /* as done, of each block of a copy (carry.h) */
-    uint64_t late[GPUSYM_CARRY_BLOCKS];              /* the same, of those that waited in vain; behind `part` */
+    _Alignas(64) uint64_t doorbell[3];              /* kernels/work.h */
+    _Alignas(64) uint64_t part[GPUSYM_COPY_BLOCKS]; /* as done, of each block of a copy (copy.h) */
+    uint64_t late[GPUSYM_COPY_BLOCKS];              /* the same, of those that waited in vain; behind `part` */
 } gpusym_lane_line_t;
 _Static_assert(8 * GPUSYM_TIME_END == offsetof(gpusym_lane_line_t, end), "the kernels find it behind `done`");
 _Static_assert(8 * GPUSYM_TIME_BEGIN == offsetof(gpusym_lane_line_t, begin), "the kernels find it behind `done`");

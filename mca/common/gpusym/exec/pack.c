@@ -13,7 +13,7 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/shm/arena.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/pack.h"
 
 /* Bits of a digit by which nodes are sorted. */
@@ -452,7 +452,7 @@ int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stre
 
 void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n)
 {
-    const uint32_t share = GPUSYM_CARRY_BLOCKS / n;
+    const uint32_t share = GPUSYM_COPY_BLOCKS / n;
     w->rows = (gpusym_rows_t){.runs = n};
     w->nblocks = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -473,7 +473,7 @@ int gpusym_boxes_queue(gpusym_lane_t *lane, const gpusym_box_run_t *box, uint32_
     }
     memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernel takes no more of it */
     w.nranks = 1;
-    w.nthreads = gpusym_tuning_carry_threads();
+    w.nthreads = gpusym_tuning_copy_threads();
     w.done = lane->line->part;
     w.done_seq = lane->seq;
     gpusym_boxes_plan(&w, box, n);

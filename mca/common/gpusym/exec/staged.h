@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Staged copies: one run of bytes between GPU memory and host memory that is not pinned, through chunks of pinned
- * memory: the CPU copies one chunk while the GPU copies others (carry.h). Polled; no function waits.
+ * memory: the CPU copies one chunk while the GPU copies others (copy.h). Polled; no function waits.
  */
 #ifndef GPUSYM_COMMON_EXEC_STAGED_H
 #define GPUSYM_COMMON_EXEC_STAGED_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 
 /* Chunks whose copies by the GPU are under way at a time, at most. */
 #define GPUSYM_STAGED_CHUNKS 4u
@@ -30,7 +30,7 @@ typedef struct {
     size_t started; /* bytes whose copies by the GPU have been started */
     size_t ended;   /* bytes whose chunks are free again */
     int error;      /* why no further copy is started */
-    gpusym_carry_t carry[GPUSYM_STAGED_CHUNKS];
+    gpusym_copy_t copy[GPUSYM_STAGED_CHUNKS];
 } gpusym_staged_t;
 
 /* Pinned memory for `bytes` bytes by chunks of `chunk` bytes. */
@@ -58,13 +58,13 @@ static inline void gpusym_staged_next(gpusym_staged_t *s)
     if (!s->to_host) {
         memcpy(chunk, s->on_host + at, length);
     }
-    const gpusym_carry_rows_t run = {.dst = s->to_host ? chunk : s->on_gpu + at,
-                                     .src = s->to_host ? s->on_gpu + at : chunk,
-                                     .width = length,
-                                     .height = 1,
-                                     .far = true,
-                                     .engine = s->engine};
-    s->error = gpusym_carry_start_rows(s->dev, s->gpu, &run, &s->carry[i]);
+    const gpusym_copy_rows_t run = {.dst = s->to_host ? chunk : s->on_gpu + at,
+                                    .src = s->to_host ? s->on_gpu + at : chunk,
+                                    .width = length,
+                                    .height = 1,
+                                    .far = true,
+                                    .engine = s->engine};
+    s->error = gpusym_copy_start_rows(s->dev, s->gpu, &run, &s->copy[i]);
     s->started += GPUSYM_SUCCESS == s->error ? length : 0;
 }
 
@@ -89,7 +89,7 @@ static inline int gpusym_staged_poll(gpusym_staged_t *s)
 {
     const uint32_t i = gpusym_staged_place(s, s->ended);
     const size_t length = gpusym_staged_length(s, s->ended);
-    const int done = s->ended < s->started ? gpusym_carry_poll(&s->carry[i]) : 0;
+    const int done = s->ended < s->started ? gpusym_copy_poll(&s->copy[i]) : 0;
     if (0 != done) {
         if (s->to_host && 0 < done && GPUSYM_SUCCESS == s->error) {
             memcpy(s->on_host + s->ended, s->chunks + i * s->chunk, length);

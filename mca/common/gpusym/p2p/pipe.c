@@ -204,13 +204,13 @@ static int piece_start(gpusym_pipe_t *pipe)
     char *shared_at = slot + (in_gpu                               ? pipe->mem
                               : pinned && NULL != pipe->copies.gpu ? pipe->segment->dev
                                                                    : pipe->segment->base);
-    const gpusym_carry_rows_t run = {.dst = sends ? shared_at : pipe->at + at,
-                                     .src = sends ? pipe->at + at : shared_at,
-                                     .width = bytes,
-                                     .height = 1,
-                                     .local = !sends || in_gpu,
-                                     .engine = !pinned,
-                                     .shared = !sends && !in_gpu};
+    const gpusym_copy_rows_t run = {.dst = sends ? shared_at : pipe->at + at,
+                                    .src = sends ? pipe->at + at : shared_at,
+                                    .width = bytes,
+                                    .height = 1,
+                                    .local = !sends || in_gpu,
+                                    .engine = !pinned,
+                                    .shared = !sends && !in_gpu};
     return gpusym_queue_start(&pipe->copies, &run, 0);
 }
 

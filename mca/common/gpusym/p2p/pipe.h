@@ -13,7 +13,7 @@
  * sender, if both sides allow that and the receiver can map it, which it tells the sender first.
  *
  * Both halves are polled; no function waits.  Thread-safe, but one thread at a time polls a half.  What a receiver
- * starts may wait for gpusym_carry_flush, to share a launch with what others start: call it when all were polled.
+ * starts may wait for gpusym_copy_flush, to share a launch with what others start: call it when all were polled.
  */
 #ifndef GPUSYM_COMMON_P2P_PIPE_H
 #define GPUSYM_COMMON_P2P_PIPE_H

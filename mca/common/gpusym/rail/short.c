@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/exec/exchange.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 /* Destinations of a copy at most: the copier takes 2 us for each, a launch 9 for all. */
 #define TARGETS_MAX 2u
@@ -179,7 +179,7 @@ int gpusym_rail_short_move(gpusym_rail_t *r, uint32_t lane, const void *const *s
         return GPUSYM_SUCCESS;
     }
     if (!r->params.copier || 1 != nsrc || 0 == bytes || ndst > TARGETS_MAX ||
-        bytes > gpusym_tuning_carry_resident_max() || c->queued - c->ended + ndst > GPUSYM_RAIL_COPIES) {
+        bytes > gpusym_tuning_copy_resident_max() || c->queued - c->ended + ndst > GPUSYM_RAIL_COPIES) {
         return gpusym_rail_launch(r, lane, src, nsrc, dst, ndst, bytes, work);
     }
     const uint32_t does = r->call.own && !is_pinned(r, dst[0]) ? 0 : GPUSYM_COPY_FAR;

@@ -1,16 +1,16 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Messages between two processes: see carry.h. Measured on 2 x H200.
+ * Messages between two processes: see copy.h. Measured on 2 x H200.
  */
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 /* Largest copy in bytes by a kernel. A message of 2 MiB takes 14.4 us by a kernel and 15.1 by a copy engine, one of
  * 4 MiB 21.2 and 20.7; but copy engines lose 4 us between two copies. */
 #define KERNEL_MAX (4u << 20)
 /* Rows shorter than this, in bytes, are a kernel's whatever they amount to: a copy engine takes them one by one. */
 #define SHORT_ROW 512u
-/* What a block copies, in bytes, until there are GPUSYM_CARRY_BLOCKS: a load of 16 bytes for each thread. */
+/* What a block copies, in bytes, until there are GPUSYM_COPY_BLOCKS: a load of 16 bytes for each thread. */
 #define BLOCK_BYTES 8192u
 #define BLOCKS_MAX 32u
 /* The same of boxes, which often move by 8 bytes a thread. An estimate. */
@@ -47,12 +47,12 @@
 #define HOST_CHUNK_MAX (512u << 10)
 #define HOST_CHUNK_STEP (64u << 10)
 
-bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height)
+bool gpusym_tuning_copy_by_kernel(uint64_t width, uint64_t height)
 {
     return (height > 1 && width < SHORT_ROW) || width <= KERNEL_MAX / height;
 }
 
-uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
+uint32_t gpusym_tuning_copy_blocks(uint64_t bytes)
 {
     const uint64_t blocks = (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
     return blocks < 1 ? 1 : blocks < BLOCKS_MAX ? (uint32_t) blocks : BLOCKS_MAX;
@@ -61,35 +61,35 @@ uint32_t gpusym_tuning_carry_blocks(uint64_t bytes)
 uint32_t gpusym_tuning_box_blocks(uint64_t bytes)
 {
     const uint64_t blocks = (bytes + BOX_BLOCK_BYTES - 1) / BOX_BLOCK_BYTES;
-    return blocks < 1 ? 1 : blocks < GPUSYM_CARRY_BLOCKS ? (uint32_t) blocks : GPUSYM_CARRY_BLOCKS;
+    return blocks < 1 ? 1 : blocks < GPUSYM_COPY_BLOCKS ? (uint32_t) blocks : GPUSYM_COPY_BLOCKS;
 }
 
-uint32_t gpusym_tuning_carry_threads(void)
+uint32_t gpusym_tuning_copy_threads(void)
 {
     return THREADS;
 }
 
-bool gpusym_tuning_carry_gathers(uint64_t bytes)
+bool gpusym_tuning_copy_gathers(uint64_t bytes)
 {
     return bytes < GATHER_MAX;
 }
 
-bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes)
+bool gpusym_tuning_copy_joins(uint32_t runs, uint64_t bytes)
 {
     return runs < GPUSYM_RUNS_MAX && (runs < RUNS_LONG || bytes < GATHER_MAX);
 }
 
-uint32_t gpusym_tuning_carry_resident_max(void)
+uint32_t gpusym_tuning_copy_resident_max(void)
 {
     return RESIDENT_MAX;
 }
 
-uint32_t gpusym_tuning_carry_resident_packs_max(void)
+uint32_t gpusym_tuning_copy_resident_packs_max(void)
 {
     return RESIDENT_PACKS_MAX;
 }
 
-uint32_t gpusym_tuning_carry_wait_ns(bool simulated)
+uint32_t gpusym_tuning_copy_wait_ns(bool simulated)
 {
     return simulated ? WAIT_NS_SIM : WAIT_NS;
 }

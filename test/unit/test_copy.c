@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/exec/carry.c, queue.h and staged.h on the simulated GPU: every way to copy, by sizes,
+ * Unit tests of mca/common/gpusym/exec/copy.c, queue.h and staged.h on the simulated GPU: every way to copy, by sizes,
  * alignments and rows, beside each other, in order, and with what the device cannot do.
  * A seed as the argument repeats a run.
  */
@@ -21,7 +21,7 @@
 #include "mca/common/gpusym/exec/staged.h"
 #include "test/unit/clock.h"
 #include "test/unit/random.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 #include "tuning/resident.h"
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
@@ -84,7 +84,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void) state;
-    gpusym_carriers_close();
+    gpusym_copy_queues_close();
     gpusym_lanes_close();
     OK(dev.mem_free(gpu, from));
     OK(dev.mem_free(gpu, to));
@@ -93,13 +93,13 @@ static int teardown(void **state)
     return 0;
 }
 
-static int finish(gpusym_carry_t *carry)
+static int finish(gpusym_copy_t *copy)
 {
     int rc;
-    while (0 == (rc = gpusym_carry_poll(carry))) {
+    while (0 == (rc = gpusym_copy_poll(copy))) {
         sched_yield();
     }
-    assert_int_equal(gpusym_carry_poll(carry), 1); /* it stays ended */
+    assert_int_equal(gpusym_copy_poll(copy), 1); /* it stays ended */
     return rc;
 }
 
@@ -107,20 +107,20 @@ static int finish(gpusym_carry_t *carry)
 static void copy_rows(uint64_t at, uint64_t src, uint64_t width, uint64_t height, uint64_t to_pitch,
                       uint64_t from_pitch)
 {
-    const gpusym_carry_rows_t rows = {.dst = to + at,
-                                      .src = from + src,
-                                      .width = width,
-                                      .height = height,
-                                      .to_pitch = to_pitch,
-                                      .from_pitch = from_pitch};
-    gpusym_carry_t carry;
+    const gpusym_copy_rows_t rows = {.dst = to + at,
+                                     .src = from + src,
+                                     .width = width,
+                                     .height = height,
+                                     .to_pitch = to_pitch,
+                                     .from_pitch = from_pitch};
+    gpusym_copy_t copy;
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));
     for (uint64_t row = 0; row < height; row++) {
         memcpy(expected + at + row * to_pitch, sent + src + row * from_pitch, width);
     }
-    OK(gpusym_carry_start_rows(&dev, gpu, &rows, &carry));
-    assert_int_equal(finish(&carry), 1);
+    OK(gpusym_copy_start_rows(&dev, gpu, &rows, &copy));
+    assert_int_equal(finish(&copy), 1);
     OK(dev.copy(gpu, got, to, ROOM));
     if (0 != memcmp(got, expected, ROOM)) {
         fail_msg("%lu rows of %lu bytes at %lu + %lu from %lu + %lu", (unsigned long) height, (unsigned long) width,
@@ -164,26 +164,26 @@ static void rows_of_any_length_and_pitch(void **state)
 
 static void nothing_is_at_once(void **state)
 {
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     (void) state;
-    OK(gpusym_carry_start(&dev, gpu, NULL, NULL, 0, &carry));
-    assert_int_equal(gpusym_carry_poll(&carry), 1);
+    OK(gpusym_copy_start(&dev, gpu, NULL, NULL, 0, &copy));
+    assert_int_equal(gpusym_copy_poll(&copy), 1);
     assert_int_equal(launches + copies, 0);
 }
 
-static void pinned_memory_is_carried(void **state)
+static void pinned_memory_is_copied(void **state)
 {
     void *host, *dev_host;
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     (void) state;
     OK(dev.host_alloc(gpu, ROOM, &host, &dev_host));
     for (uint64_t bytes = 100; bytes < ROOM; bytes *= 200) {
-        OK(gpusym_carry_start(&dev, gpu, dev_host, from + 1, bytes, &carry));
-        assert_int_equal(finish(&carry), 1);
+        OK(gpusym_copy_start(&dev, gpu, dev_host, from + 1, bytes, &copy));
+        assert_int_equal(finish(&copy), 1);
         assert_memory_equal(host, sent + 1, bytes);
         memset(host, (int) bytes, bytes);
-        OK(gpusym_carry_start(&dev, gpu, to, dev_host, bytes, &carry));
-        assert_int_equal(finish(&carry), 1);
+        OK(gpusym_copy_start(&dev, gpu, to, dev_host, bytes, &copy));
+        assert_int_equal(finish(&copy), 1);
         OK(dev.copy(gpu, got, to, bytes));
         assert_memory_equal(got, host, bytes);
     }
@@ -195,9 +195,9 @@ static void pinned_memory_is_carried(void **state)
 enum { PIECE = 4096, AT_A_TIME = 64, PIECES = ROOM / PIECE };
 
 /* Copies pieces [first, end), some at a time, in random order of polls. */
-static void carry_pieces(unsigned first, unsigned end, uint64_t random)
+static void copy_pieces(unsigned first, unsigned end, uint64_t random)
 {
-    gpusym_carry_t carry[AT_A_TIME] = {{0}};
+    gpusym_copy_t copy[AT_A_TIME] = {{0}};
     bool busy[AT_A_TIME] = {false};
     unsigned under_way = 0;
     while (first < end || 0 != under_way) {
@@ -206,20 +206,20 @@ static void carry_pieces(unsigned first, unsigned end, uint64_t random)
         if (!busy[i] && first < end) {
             const unsigned pieces = n < end - first ? n : end - first;
             const uint64_t off = (uint64_t) first * PIECE;
-            busy[i] = GPUSYM_SUCCESS == gpusym_carry_start(&dev, gpu, to + off, from + off, pieces * PIECE, &carry[i]);
+            busy[i] = GPUSYM_SUCCESS == gpusym_copy_start(&dev, gpu, to + off, from + off, pieces * PIECE, &copy[i]);
             first += pieces;
             under_way += busy[i];
-        } else if (busy[i] && 0 != gpusym_carry_poll(&carry[i])) {
+        } else if (busy[i] && 0 != gpusym_copy_poll(&copy[i])) {
             busy[i] = false;
             under_way--;
         }
     }
 }
 
-static void *carry_half(void *half)
+static void *copy_half(void *half)
 {
     const unsigned first = NULL == half ? 0 : PIECES / 2;
-    carry_pieces(first, first + PIECES / 2, seed + first);
+    copy_pieces(first, first + PIECES / 2, seed + first);
     return NULL;
 }
 
@@ -230,8 +230,8 @@ static void many_go_beside_each_other(void **state)
     for (unsigned round = 0; round < 20; round++) {
         memset(got, (int) round, ROOM);
         OK(dev.copy(gpu, to, got, ROOM));
-        assert_int_equal(pthread_create(&other, NULL, carry_half, to), 0);
-        carry_half(NULL);
+        assert_int_equal(pthread_create(&other, NULL, copy_half, to), 0);
+        copy_half(NULL);
         pthread_join(other, NULL);
         OK(dev.copy(gpu, got, to, ROOM));
         assert_memory_equal(got, sent, ROOM);
@@ -242,17 +242,16 @@ static void many_go_beside_each_other(void **state)
 static void each_tells_its_own_end(void **state)
 {
     enum { N = 24 };
-    gpusym_carry_t carry[N];
+    gpusym_copy_t copy[N];
     (void) state;
     for (unsigned round = 0; round < 30; round++) {
         memset(got, 0xee, ROOM);
         OK(dev.copy(gpu, to, got, ROOM));
         for (unsigned i = 0; i < N; i++) {
-            OK(gpusym_carry_start(&dev, gpu, to + i * 200000, from + i * 200000, 1 + next_random() % 200000,
-                                  &carry[i]));
+            OK(gpusym_copy_start(&dev, gpu, to + i * 200000, from + i * 200000, 1 + next_random() % 200000, &copy[i]));
         }
         for (unsigned i = N; i-- > 0;) {
-            assert_int_equal(finish(&carry[i]), 1);
+            assert_int_equal(finish(&copy[i]), 1);
             OK(dev.copy(gpu, got, to + i * 200000, 1));
             assert_int_equal(got[0], sent[i * 200000]);
         }
@@ -269,7 +268,7 @@ static unsigned launches_of(const uint64_t *bytes, unsigned n)
     unsigned all = n > 0, runs = 0;
     uint64_t sum = 0;
     for (unsigned i = 0; i < n; i++, runs++) {
-        if (!gpusym_tuning_carry_joins(runs, sum)) {
+        if (!gpusym_tuning_copy_joins(runs, sum)) {
             all++;
             runs = 0;
             sum = 0;
@@ -281,7 +280,7 @@ static unsigned launches_of(const uint64_t *bytes, unsigned n)
 
 static void copies_share_launches(void **state)
 {
-    gpusym_carry_t carry[SHARERS];
+    gpusym_copy_t copy[SHARERS];
     uint64_t bytes[SHARERS], at[SHARERS], src[SHARERS];
     (void) state;
     for (unsigned round = 0; round < 60; round++) {
@@ -293,16 +292,16 @@ static void copies_share_launches(void **state)
             at[i] = (uint64_t) i * PLACE + next_random() % MARGIN;
             src[i] = (uint64_t) i * PLACE + next_random() % MARGIN;
             memcpy(expected + at[i], sent + src[i], bytes[i]);
-            const gpusym_carry_rows_t run = {
+            const gpusym_copy_rows_t run = {
                 .dst = to + at[i], .src = from + src[i], .width = bytes[i], .height = 1, .local = true, .shared = true};
-            OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry[i]));
+            OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy[i]));
         }
         if (0 == round % 2) {
-            gpusym_carry_flush(true); /* else the first poll launches */
-            gpusym_carry_flush(true);
+            gpusym_copy_flush(true); /* else the first poll launches */
+            gpusym_copy_flush(true);
         }
         for (unsigned i = n; i-- > 0;) {
-            assert_int_equal(finish(&carry[i]), 1);
+            assert_int_equal(finish(&copy[i]), 1);
         }
         assert_int_equal(launches - before, launches_of(bytes, n));
         OK(dev.copy(gpu, got, to, ROOM));
@@ -349,7 +348,7 @@ static uint64_t place_of(const gpusym_box_t *box, uint64_t at)
 static void copy_boxes(unsigned n)
 {
     enum { BOX_PLACE = ROOM / SHARERS };
-    gpusym_carry_t carry[SHARERS];
+    gpusym_copy_t copy[SHARERS];
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));
     for (unsigned i = 0; i < n; i++) {
@@ -374,10 +373,10 @@ static void copy_boxes(unsigned n)
         for (uint64_t at = 0; at < run.bytes; at++) {
             expected[dst + place_of(&run.to, at)] = sent[src + place_of(&run.from, at)];
         }
-        OK(gpusym_carry_start_box(&dev, gpu, &run, &carry[i]));
+        OK(gpusym_copy_start_box(&dev, gpu, &run, &copy[i]));
     }
     for (unsigned i = n; i-- > 0;) {
-        assert_int_equal(finish(&carry[i]), 1);
+        assert_int_equal(finish(&copy[i]), 1);
     }
     OK(dev.copy(gpu, got, to, ROOM));
     assert_memory_equal(got, expected, ROOM);
@@ -392,9 +391,9 @@ static void boxes_share_launches(void **state)
         assert_int_equal(launches - before, (n + GPUSYM_BOXES_MAX - 1) / GPUSYM_BOXES_MAX);
     }
     const gpusym_box_run_t none = {.bytes = 0};
-    gpusym_carry_t carry;
-    OK(gpusym_carry_start_box(&dev, gpu, &none, &carry));
-    assert_int_equal(gpusym_carry_poll(&carry), 1);
+    gpusym_copy_t copy;
+    OK(gpusym_copy_start_box(&dev, gpu, &none, &copy));
+    assert_int_equal(gpusym_copy_poll(&copy), 1);
 }
 
 /* ---- the copier ---- */
@@ -402,13 +401,13 @@ static void boxes_share_launches(void **state)
 /* One short copy into memory of the GPU, and what is left around it. */
 static void copy_short(uint64_t at, uint64_t src, uint64_t bytes)
 {
-    const gpusym_carry_rows_t run = {.dst = to + at, .src = from + src, .width = bytes, .height = 1, .local = true};
-    gpusym_carry_t carry;
+    const gpusym_copy_rows_t run = {.dst = to + at, .src = from + src, .width = bytes, .height = 1, .local = true};
+    gpusym_copy_t copy;
     memset(expected, 0xee, bytes + 64);
     OK(dev.copy(gpu, to + at - 32, expected, bytes + 64));
     memcpy(expected + 32, sent + src, bytes);
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
-    assert_int_equal(finish(&carry), 1);
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy));
+    assert_int_equal(finish(&copy), 1);
     OK(dev.copy(gpu, got, to + at - 32, bytes + 64));
     assert_memory_equal(got, expected, bytes + 64);
 }
@@ -463,11 +462,11 @@ static void a_copier_serves_without_launches(void **state)
 /* Whole packs between addresses of packs are served up to a longer length; not beside a launch that others share. */
 static void a_copier_serves_long_copies_of_packs(void **state)
 {
-    const uint64_t most = gpusym_tuning_carry_resident_packs_max();
-    const gpusym_carry_rows_t shared = {.dst = to, .src = from, .width = 20000, .height = 1, .shared = true};
-    gpusym_carry_t carry;
+    const uint64_t most = gpusym_tuning_copy_resident_packs_max();
+    const gpusym_copy_rows_t shared = {.dst = to, .src = from, .width = 20000, .height = 1, .shared = true};
+    gpusym_copy_t copy;
     (void) state;
-    assert_true(most <= ROOM / 2 && most > gpusym_tuning_carry_resident_max());
+    assert_true(most <= ROOM / 2 && most > gpusym_tuning_copy_resident_max());
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     copy_short(64, 0, most);
     assert_int_equal(launches, 1);
@@ -482,10 +481,10 @@ static void a_copier_serves_long_copies_of_packs(void **state)
     copy_short(64, 32, 20001);
     copy_short(64, 32, most + 16);
     assert_int_equal(launches, 5);
-    OK(gpusym_carry_start_rows(&dev, gpu, &shared, &carry));
+    OK(gpusym_copy_start_rows(&dev, gpu, &shared, &copy));
     copy_short(ROOM / 2, 32, 20000);
     assert_int_equal(launches, 6);
-    while (0 == gpusym_carry_poll(&carry)) {
+    while (0 == gpusym_copy_poll(&copy)) {
     }
     assert_int_equal(launches, 7);
     copy_short(64, 32, 20000);
@@ -537,12 +536,12 @@ static void a_copier_serves_the_host_too(void **state)
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     for (unsigned i = 0; i < 200; i++) {
         const uint64_t bytes = 1 + (next_random() % 16384 >> next_random() % 14);
-        const gpusym_carry_rows_t run = {.dst = seen, .src = from + i, .width = bytes, .height = 1, .far = true};
-        gpusym_carry_t carry;
+        const gpusym_copy_rows_t run = {.dst = seen, .src = from + i, .width = bytes, .height = 1, .far = true};
+        gpusym_copy_t copy;
 
         memset(host, 0, bytes);
-        OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
-        assert_int_equal(finish(&carry), 1);
+        OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy));
+        assert_int_equal(finish(&copy), 1);
         assert_memory_equal(host, sent + i, bytes);
         copy_short(32, 1, 100);
     }
@@ -608,7 +607,7 @@ static void a_copier_that_cannot_is_launched_anew(void **state)
     (void) state;
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     copy_short(32, 1, 100);
-    gpusym_carriers_close();
+    gpusym_copy_queues_close();
     gpusym_lanes_close();
     dev.close();
     gpusym_sim_params.fail = "doorbell:2";
@@ -648,12 +647,11 @@ static void *copy_many(void *arg)
     for (unsigned i = 0; i < 2000; i++) {
         random = random * 6364136223846793005ull + 1442695040888963407ull;
         const uint64_t off = first + i * 256, bytes = 1 + (random >> 40) % 256;
-        const gpusym_carry_rows_t run = {
-            .dst = to + off, .src = from + off, .width = bytes, .height = 1, .local = true};
-        gpusym_carry_t carry;
+        const gpusym_copy_rows_t run = {.dst = to + off, .src = from + off, .width = bytes, .height = 1, .local = true};
+        gpusym_copy_t copy;
         int rc = 0;
-        if (GPUSYM_SUCCESS == gpusym_carry_start_rows(&dev, gpu, &run, &carry)) {
-            while (0 == (rc = gpusym_carry_poll(&carry))) {
+        if (GPUSYM_SUCCESS == gpusym_copy_start_rows(&dev, gpu, &run, &copy)) {
+            while (0 == (rc = gpusym_copy_poll(&copy))) {
                 sched_yield();
             }
         }
@@ -748,30 +746,30 @@ static void staged_fails_anywhere(void **state)
 
 enum { WAITER = ROOM / 2 }; /* where a copy that waits puts what another one has put at `to` */
 
-static void start_signal(uint64_t bytes, uint32_t signal, bool shared, gpusym_carry_t *carry)
+static void start_signal(uint64_t bytes, uint32_t signal, bool shared, gpusym_copy_t *copy)
 {
-    const gpusym_carry_rows_t run = {.dst = to,
-                                     .src = from + 3,
-                                     .width = bytes,
-                                     .height = 1,
-                                     .local = true,
-                                     .shared = shared,
-                                     .does = GPUSYM_COPY_SIGNALS,
-                                     .signal = signal};
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, carry));
+    const gpusym_copy_rows_t run = {.dst = to,
+                                    .src = from + 3,
+                                    .width = bytes,
+                                    .height = 1,
+                                    .local = true,
+                                    .shared = shared,
+                                    .does = GPUSYM_COPY_SIGNALS,
+                                    .signal = signal};
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, copy));
 }
 
-static int start_waiter(uint64_t at, uint64_t bytes, uint32_t signal, bool shared, gpusym_carry_t *carry)
+static int start_waiter(uint64_t at, uint64_t bytes, uint32_t signal, bool shared, gpusym_copy_t *copy)
 {
-    const gpusym_carry_rows_t run = {.dst = to + WAITER + at,
-                                     .src = to,
-                                     .width = bytes,
-                                     .height = 1,
-                                     .local = true,
-                                     .shared = shared,
-                                     .does = GPUSYM_COPY_WAITS,
-                                     .signal = signal};
-    return gpusym_carry_start_rows(&dev, gpu, &run, carry);
+    const gpusym_copy_rows_t run = {.dst = to + WAITER + at,
+                                    .src = to,
+                                    .width = bytes,
+                                    .height = 1,
+                                    .local = true,
+                                    .shared = shared,
+                                    .does = GPUSYM_COPY_WAITS,
+                                    .signal = signal};
+    return gpusym_copy_start_rows(&dev, gpu, &run, copy);
 }
 
 /* What a waiter has written, and what is left around it. NULL: nothing. */
@@ -786,11 +784,11 @@ static void check_waiter(uint64_t at, uint64_t bytes, const unsigned char *writt
 }
 
 /* Lets time pass until the copy has ended: its signal does not come. */
-static int let_be_late(gpusym_carry_t *carry)
+static int let_be_late(gpusym_copy_t *copy)
 {
     int rc;
-    while (0 == (rc = gpusym_carry_poll(carry))) {
-        clock_go_on(gpusym_tuning_carry_wait_ns(true) + 1);
+    while (0 == (rc = gpusym_copy_poll(copy))) {
+        clock_go_on(gpusym_tuning_copy_wait_ns(true) + 1);
         sched_yield();
     }
     return rc;
@@ -801,7 +799,7 @@ static void signal_once(uint64_t bytes, uint32_t signal, unsigned how)
 {
     const bool shared = 0 != next_random() % 2;
     const uint64_t at = next_random() % 2 ? 0 : next_random() % MARGIN;
-    gpusym_carry_t filler, waiter;
+    gpusym_copy_t filler, waiter;
     memset(expected, 0xee, at + bytes + MARGIN);
     OK(dev.copy(gpu, to + WAITER, expected, at + bytes + MARGIN));
     if (0 == how) {
@@ -811,20 +809,20 @@ static void signal_once(uint64_t bytes, uint32_t signal, unsigned how)
     OK(start_waiter(at, bytes, signal, shared, &waiter));
     if (0 != how) {
         for (unsigned i = 0; i < 64; i++) {
-            assert_int_equal(gpusym_carry_poll(&waiter), 0);
+            assert_int_equal(gpusym_copy_poll(&waiter), 0);
             sched_yield();
         }
     }
     if (2 == how) {
         assert_int_equal(let_be_late(&waiter), GPUSYM_ERR_LATE);
-        assert_int_equal(gpusym_carry_poll(&waiter), GPUSYM_ERR_LATE);
+        assert_int_equal(gpusym_copy_poll(&waiter), GPUSYM_ERR_LATE);
         check_waiter(at, bytes, NULL);
         OK(start_waiter(at, bytes, signal, shared, &waiter));
     }
     if (0 != how) {
-        gpusym_carry_flush(false);
+        gpusym_copy_flush(false);
         start_signal(bytes, signal, shared, &filler);
-        gpusym_carry_flush(false);
+        gpusym_copy_flush(false);
         assert_int_equal(finish(&filler), 1);
     }
     assert_int_equal(finish(&waiter), 1);
@@ -852,16 +850,16 @@ static void a_copy_waits_for_the_signal_of_another(void **state)
 static void copies_of_a_launch_are_late_by_themselves(void **state)
 {
     enum { N = 5, BYTES = 40000 };
-    gpusym_carry_t filler, waiter[N], plain;
-    const gpusym_carry_rows_t run = {.dst = to + ROOM - 2000, .src = from, .width = 1000, .height = 1, .shared = true};
+    gpusym_copy_t filler, waiter[N], plain;
+    const gpusym_copy_rows_t run = {.dst = to + ROOM - 2000, .src = from, .width = 1000, .height = 1, .shared = true};
     (void) state;
     start_signal(BYTES, 7, false, &filler);
     assert_int_equal(finish(&filler), 1);
     for (unsigned i = 0; i < N; i++) {
         OK(start_waiter((uint64_t) i * BYTES, BYTES, 6 + i % 2, true, &waiter[i]));
     }
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, &plain));
-    gpusym_carry_flush(false);
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, &plain));
+    gpusym_copy_flush(false);
     assert_int_equal(launches, 2);
     for (unsigned i = 0; i < N; i += 2) {
         assert_int_equal(let_be_late(&waiter[i]), GPUSYM_ERR_LATE);
@@ -900,16 +898,16 @@ static int graph_refused(gpusym_graph_t **graph, gpusym_stream_t *stream, unsign
     return GPUSYM_ERR;
 }
 
-static void without_kernels_engines_carry(void **state)
+static void without_kernels_engines_copy(void **state)
 {
     (void) state;
     dev.kernels_load = kernels_refused;
     copy_rows(1, 2, 1000, 1, 0, 0);
     copy_rows(1, 2, 10, 100, 20, 30);
-    gpusym_carry_t carry;
-    assert_int_equal(start_waiter(0, 100, 1, false, &carry), GPUSYM_ERR_LATE); /* engines do not wait */
-    OK(start_waiter(0, 100, 1, true, &carry));
-    assert_int_equal(let_be_late(&carry), GPUSYM_ERR_LATE);
+    gpusym_copy_t copy;
+    assert_int_equal(start_waiter(0, 100, 1, false, &copy), GPUSYM_ERR_LATE); /* engines do not wait */
+    OK(start_waiter(0, 100, 1, true, &copy));
+    assert_int_equal(let_be_late(&copy), GPUSYM_ERR_LATE);
     assert_int_equal(launches, 0);
 }
 
@@ -957,7 +955,7 @@ static void what_is_refused_the_driver_copies(void **state)
     copy_rows(1, 2, 1000, 1, 0, 0);
     copy_rows(1, 2, 10, 100, 20, 30);
     dev.launch = gpusym_device_sim.launch;
-    gpusym_carriers_close();
+    gpusym_copy_queues_close();
     gpusym_lanes_close();
     dev.stream_create = stream_refused;
     copy_rows(1, 2, 1000, 1, 0, 0);
@@ -982,29 +980,29 @@ static int engine_refused(gpusym_stream_t *stream, void *dst, const void *src, s
 
 static void errors_are_told(void **state)
 {
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     (void) state;
     dev.graph_launch = NULL;
     dev.launch = launch_refused;
     dev.copy = driver_refused;
-    assert_int_equal(gpusym_carry_start(&dev, gpu, to, from, 100, &carry), GPUSYM_ERR_NO_MEMORY);
-    assert_int_equal(gpusym_carry_poll(&carry), 1); /* nothing is under way */
-    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1, .local = true, .shared = true};
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
-    assert_int_equal(finish(&carry), 1); /* by a copy engine */
+    assert_int_equal(gpusym_copy_start(&dev, gpu, to, from, 100, &copy), GPUSYM_ERR_NO_MEMORY);
+    assert_int_equal(gpusym_copy_poll(&copy), 1); /* nothing is under way */
+    const gpusym_copy_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1, .local = true, .shared = true};
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy));
+    assert_int_equal(finish(&copy), 1); /* by a copy engine */
     dev.copy_async = engine_refused;
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy));
     int rc;
-    while (0 == (rc = gpusym_carry_poll(&carry))) {
+    while (0 == (rc = gpusym_copy_poll(&copy))) {
     }
     assert_int_equal(rc, GPUSYM_ERR_NO_MEMORY);
     dev.copy = gpusym_device_sim.copy;
-    OK(gpusym_carry_start_rows(&dev, gpu, &run, &carry));
-    assert_int_equal(finish(&carry), 1); /* by the driver */
+    OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy));
+    assert_int_equal(finish(&copy), 1); /* by the driver */
     dev.copy_async = gpusym_device_sim.copy_async;
     dev.launch = gpusym_device_sim.launch;
     copy_rows(0, 0, 100, 1, 0, 0);
-    gpusym_carriers_close();
+    gpusym_copy_queues_close();
     gpusym_lanes_close();
 }
 
@@ -1019,12 +1017,12 @@ static int launch_nothing(gpusym_stream_t *stream, unsigned kernel, const gpusym
 
 static void a_kernel_without_end_is_an_error(void **state)
 {
-    gpusym_carry_t carry;
+    gpusym_copy_t copy;
     (void) state;
     dev.graph_launch = NULL;
     dev.launch = launch_nothing;
-    OK(gpusym_carry_start(&dev, gpu, to, from, 100, &carry));
-    assert_int_equal(finish(&carry), GPUSYM_ERR);
+    OK(gpusym_copy_start(&dev, gpu, to, from, 100, &copy));
+    assert_int_equal(finish(&copy), GPUSYM_ERR);
     dev.launch = gpusym_device_sim.launch;
     copy_rows(0, 0, 100, 1, 0, 0);
 }
@@ -1032,18 +1030,18 @@ static void a_kernel_without_end_is_an_error(void **state)
 /* ---- queues ---- */
 
 /* What a queue's copy does: a part of `to` for each tag. */
-static gpusym_carry_rows_t run_of(uint32_t tag, bool host)
+static gpusym_copy_rows_t run_of(uint32_t tag, bool host)
 {
     const uint64_t part = ROOM / GPUSYM_QUEUE_MAX, at = tag % GPUSYM_QUEUE_MAX * part;
     const uint64_t bytes =
         0 == tag % GPUSYM_QUEUE_MAX ? part : 1 + tag * 7919u % (part >> tag % 13); /* long, shorter */
-    return (gpusym_carry_rows_t){.dst = host ? (char *) got + at : to + at,
-                                 .src = host ? (char *) sent + tag % MARGIN : from + tag % MARGIN,
-                                 .width = bytes < part - MARGIN ? bytes : part - MARGIN,
-                                 .height = 1,
-                                 .local = tag & 1,
-                                 .engine = tag & 2,
-                                 .shared = tag & 4};
+    return (gpusym_copy_rows_t){.dst = host ? (char *) got + at : to + at,
+                                .src = host ? (char *) sent + tag % MARGIN : from + tag % MARGIN,
+                                .width = bytes < part - MARGIN ? bytes : part - MARGIN,
+                                .height = 1,
+                                .local = tag & 1,
+                                .engine = tag & 2,
+                                .shared = tag & 4};
 }
 
 /* Of copies that end in any order, the ends come in theirs; a piece that has been told is there. */
@@ -1056,16 +1054,16 @@ static void a_queue_tells_ends_in_order(void **state)
         assert_int_equal(gpusym_queue_end(&queue, &tag), 0);
         while (ended < 400) {
             while (started < 400 && gpusym_queue_under_way(&queue) < 1 + next_random() % GPUSYM_QUEUE_MAX) {
-                const gpusym_carry_rows_t run = run_of(started, host);
+                const gpusym_copy_rows_t run = run_of(started, host);
                 OK(gpusym_queue_start(&queue, &run, started++));
             }
-            gpusym_carry_flush(true);
+            gpusym_copy_flush(true);
             if (0 == gpusym_queue_end(&queue, &tag)) {
                 sched_yield();
                 continue;
             }
             assert_int_equal(tag, ended++);
-            const gpusym_carry_rows_t run = run_of(tag, host);
+            const gpusym_copy_rows_t run = run_of(tag, host);
             OK(dev.copy(gpu, expected, run.dst, run.width));
             assert_memory_equal(expected, sent + tag % MARGIN, run.width);
         }
@@ -1076,8 +1074,8 @@ static void a_queue_tells_ends_in_order(void **state)
 /* A copy that cannot be started is none; one that is lost ends with an error, at its turn. */
 static void a_queue_tells_errors_in_order(void **state)
 {
-    const gpusym_carry_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1},
-                              other = {.dst = to + 200, .src = from, .width = ROOM / 2, .height = 1, .engine = true};
+    const gpusym_copy_rows_t run = {.dst = to, .src = from, .width = 100, .height = 1},
+                             other = {.dst = to + 200, .src = from, .width = ROOM / 2, .height = 1, .engine = true};
     gpusym_queue_t queue = {.dev = &dev, .gpu = gpu};
     uint32_t tag;
     int rc;
@@ -1117,7 +1115,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(runs_of_any_length_and_alignment, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_of_any_length_and_pitch, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(pinned_memory_is_carried, setup, teardown),
+        cmocka_unit_test_setup_teardown(pinned_memory_is_copied, setup, teardown),
         cmocka_unit_test_setup_teardown(many_go_beside_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(each_tells_its_own_end, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_share_launches, setup, teardown),
@@ -1134,7 +1132,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(staged_fails_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copy_waits_for_the_signal_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_of_a_launch_are_late_by_themselves, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_kernels_engines_carry, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_kernels_engines_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(without_flags_the_stream_tells, setup, teardown),
         cmocka_unit_test_setup_teardown(without_graphs_kernels_are_launched, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),

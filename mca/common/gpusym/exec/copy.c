@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Carrying: see carry.h.
+ * Copies: see copy.h.
  */
-#include "mca/common/gpusym/exec/carry.h"
+#include "mca/common/gpusym/exec/copy.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/trace.h"
-#include "tuning/carry.h"
+#include "tuning/copy.h"
 
 /* Polls of a copy after which the stream is asked: it alone tells of the GPU's errors. */
 #define STREAM_POLLS 1024u
@@ -27,32 +27,32 @@
 #define STARTED_MAX (1u << 29)
 
 /* A lane for copies. */
-typedef struct gpusym_carrier {
+typedef struct gpusym_copy_queue {
     pthread_mutex_t lock; /* covers the order of work in the lane */
     gpusym_lane_t *lane;
     bool kernels;       /* they are loaded */
     uint32_t under_way; /* copies; atomic */
     uint32_t started;   /* copies since all words of the lane had its sequence; atomic */
-    struct gpusym_carrier *next;
-} carrier_t;
+    struct gpusym_copy_queue *next;
+} copy_queue_t;
 
 static struct {
     pthread_mutex_t lock; /* covers the list */
-    carrier_t *first;
-} carriers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    copy_queue_t *first;
+} queues = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Copies that share the next launch: of runs, or of boxes. */
 typedef struct {
     pthread_mutex_t lock; /* covers all of this */
     uint32_t n;           /* also read without the lock */
-    gpusym_carry_t last;  /* all blocks of the last launch; not of one that waits, which holds no other one up */
+    gpusym_copy_t last;   /* all blocks of the last launch; not of one that waits, which holds no other one up */
     uint32_t held;        /* how often it was found under way */
     uint64_t bytes;
     bool local;  /* all of them are */
     bool awaits; /* one of them does, for a signal */
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
-    gpusym_carry_t *carry[GPUSYM_RUNS_MAX];
+    gpusym_copy_t *copy[GPUSYM_RUNS_MAX];
     union {
         gpusym_run_t run[GPUSYM_RUNS_MAX];
         gpusym_box_run_t box[GPUSYM_BOXES_MAX];
@@ -63,52 +63,52 @@ static batch_t run_batch = {.lock = PTHREAD_MUTEX_INITIALIZER}, box_batch = {.lo
 /* ---- lanes ---- */
 
 /* Gives all words the lane's sequence. No copy is under way. Nor is one late: that is of later ones only. */
-static void bring_up_words(carrier_t *carrier)
+static void bring_up_words(copy_queue_t *queue)
 {
-    gpusym_lane_t *lane = carrier->lane;
-    for (unsigned i = 0; i < GPUSYM_CARRY_BLOCKS; i++) {
+    gpusym_lane_t *lane = queue->lane;
+    for (unsigned i = 0; i < GPUSYM_COPY_BLOCKS; i++) {
         __atomic_store_n(&lane->host->part[i], (uint64_t) lane->seq << 32, __ATOMIC_RELAXED);
         __atomic_store_n(&lane->host->late[i], (uint64_t) lane->seq << 32, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&lane->host->copied, lane->seq, __ATOMIC_RELAXED);
-    __atomic_store_n(&carrier->started, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&queue->started, 0, __ATOMIC_RELAXED);
 }
 
-static int carrier_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, carrier_t **out)
+static int queue_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu, copy_queue_t **out)
 {
     const char *why = "";
-    carrier_t *carrier = calloc(1, sizeof *carrier);
-    if (NULL == carrier) {
+    copy_queue_t *queue = calloc(1, sizeof *queue);
+    if (NULL == queue) {
         gpusym_log_no_memory("a lane for copies");
         return GPUSYM_ERR_NO_MEMORY;
     }
-    const int rc = gpusym_lane_get(dev, gpu, &carrier->lane);
+    const int rc = gpusym_lane_get(dev, gpu, &queue->lane);
     if (GPUSYM_SUCCESS != rc) {
-        free(carrier);
+        free(queue);
         return rc;
     }
-    pthread_mutex_init(&carrier->lock, NULL);
-    carrier->kernels = GPUSYM_SUCCESS == dev->kernels_load(gpu, &why);
-    if (!carrier->kernels) {
+    pthread_mutex_init(&queue->lock, NULL);
+    queue->kernels = GPUSYM_SUCCESS == dev->kernels_load(gpu, &why);
+    if (!queue->kernels) {
         GPUSYM_LOG(2, "copy engines do all copies of messages: %s", why);
     }
-    bring_up_words(carrier);
-    carrier->next = carriers.first;
-    carriers.first = carrier;
-    *out = carrier;
+    bring_up_words(queue);
+    queue->next = queues.first;
+    queues.first = queue;
+    *out = queue;
     return GPUSYM_SUCCESS;
 }
 
 /* Gets the lane of gpu with the fewest copies; another one, if all have some and there may be more. It counts `more`
  * copies more. */
-static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t more, carrier_t **out)
+static int queue_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t more, copy_queue_t **out)
 {
     unsigned lanes = 0;
     uint32_t least = UINT32_MAX;
     int rc = GPUSYM_SUCCESS;
     *out = NULL;
-    gpusym_lock(&carriers.lock);
-    for (carrier_t *c = carriers.first; NULL != c; c = c->next) {
+    gpusym_lock(&queues.lock);
+    for (copy_queue_t *c = queues.first; NULL != c; c = c->next) {
         const uint32_t under_way = __atomic_load_n(&c->under_way, __ATOMIC_RELAXED);
         if (c->lane->gpu != gpu || c->lane->dev != dev) {
             continue;
@@ -120,37 +120,37 @@ static int carrier_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint32_t m
             *out = c;
         }
     }
-    if (0 != least && lanes < GPUSYM_CARRY_LANES) {
-        carrier_t *made;
-        rc = carrier_make(dev, gpu, &made);
+    if (0 != least && lanes < GPUSYM_COPY_LANES) {
+        copy_queue_t *made;
+        rc = queue_make(dev, gpu, &made);
         *out = GPUSYM_SUCCESS == rc ? made : *out;
     }
     if (NULL != *out) { /* one that is busy does as well */
         rc = GPUSYM_SUCCESS;
         __atomic_fetch_add(&(*out)->under_way, more, __ATOMIC_RELAXED);
     }
-    gpusym_unlock(&carriers.lock);
+    gpusym_unlock(&queues.lock);
     return rc;
 }
 
-static void carrier_put(carrier_t *carrier, uint32_t less)
+static void queue_put(copy_queue_t *queue, uint32_t less)
 {
-    __atomic_fetch_sub(&carrier->under_way, less, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&queue->under_way, less, __ATOMIC_RELEASE);
 }
 
-void gpusym_carriers_close(void)
+void gpusym_copy_queues_close(void)
 {
     gpusym_copiers_close();
-    run_batch.last.carrier = box_batch.last.carrier = NULL;
-    gpusym_lock(&carriers.lock);
-    while (NULL != carriers.first) {
-        carrier_t *carrier = carriers.first;
-        carriers.first = carrier->next;
-        gpusym_lane_put(carrier->lane);
-        pthread_mutex_destroy(&carrier->lock);
-        free(carrier);
+    run_batch.last.queue = box_batch.last.queue = NULL;
+    gpusym_lock(&queues.lock);
+    while (NULL != queues.first) {
+        copy_queue_t *queue = queues.first;
+        queues.first = queue->next;
+        gpusym_lane_put(queue->lane);
+        pthread_mutex_destroy(&queue->lock);
+        free(queue);
     }
-    gpusym_unlock(&carriers.lock);
+    gpusym_unlock(&queues.lock);
 }
 
 /* ---- start ---- */
@@ -159,15 +159,15 @@ void gpusym_carriers_close(void)
 static int launch(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t *w)
 {
     w->nranks = 1;
-    w->nthreads = gpusym_tuning_carry_threads();
-    w->enter_ns = gpusym_tuning_carry_wait_ns(lane->dev->simulated);
+    w->nthreads = gpusym_tuning_copy_threads();
+    w->enter_ns = gpusym_tuning_copy_wait_ns(lane->dev->simulated);
     gpusym_lane_begin(lane, w);
     w->done = lane->line->part;
     GPUSYM_TRACE(LAUNCH, kernel, lane->seq);
     return gpusym_lane_more(lane, kernel, w);
 }
 
-static gpusym_run_t make_run(const gpusym_carry_rows_t *rows)
+static gpusym_run_t make_run(const gpusym_copy_rows_t *rows)
 {
     return (gpusym_run_t){.in = rows->src,
                           .out = rows->dst,
@@ -177,10 +177,10 @@ static gpusym_run_t make_run(const gpusym_carry_rows_t *rows)
 }
 
 /* Queues a kernel for one copy. With the lane's lock held. */
-static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+static int start_kernel(gpusym_lane_t *lane, const gpusym_copy_rows_t *rows, gpusym_copy_t *copy)
 {
     const bool run = 1 == rows->height;
-    gpusym_work_t w = {.nblocks = gpusym_tuning_carry_blocks(rows->width * rows->height), .out_local = rows->local};
+    gpusym_work_t w = {.nblocks = gpusym_tuning_copy_blocks(rows->width * rows->height), .out_local = rows->local};
     if (run) {
         w.run[0] = make_run(rows);
         w.rows = (gpusym_rows_t){.runs = 1};
@@ -192,34 +192,34 @@ static int start_kernel(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gp
         w.rows = (gpusym_rows_t){0, rows->height, rows->to_pitch, rows->from_pitch};
     }
     const int rc = launch(lane, GPUSYM_F_COPY, &w);
-    carry->end = w.nblocks;
-    carry->seq = lane->seq;
+    copy->end = w.nblocks;
+    copy->seq = lane->seq;
     return rc;
 }
 
 /* Queues a copy of a copy engine, and behind it the store of a word, if the device can do that. With the lane's lock
  * held. */
-static int start_engine(gpusym_lane_t *lane, const gpusym_carry_rows_t *rows, gpusym_carry_t *carry)
+static int start_engine(gpusym_lane_t *lane, const gpusym_copy_rows_t *rows, gpusym_copy_t *copy)
 {
     const gpusym_device_t *dev = lane->dev;
     const int rc = 1 == rows->height ? dev->copy_async(lane->stream, rows->dst, rows->src, rows->width)
                                      : dev->copy2d_async(lane->stream, rows->dst, rows->to_pitch, rows->src,
                                                          rows->from_pitch, rows->width, rows->height);
-    carry->seq = ++lane->seq;
+    copy->seq = ++lane->seq;
     if (GPUSYM_SUCCESS == rc && NULL != dev->stream_flags) {
         const gpusym_stream_flag_t copied = {.at = &lane->line->copied, .value = lane->seq};
-        carry->flag = GPUSYM_SUCCESS == dev->stream_flags(lane->stream, &copied, 1);
+        copy->flag = GPUSYM_SUCCESS == dev->stream_flags(lane->stream, &copied, 1);
     }
     return rc;
 }
 
-static bool awaits(const gpusym_carry_rows_t *rows)
+static bool awaits(const gpusym_copy_rows_t *rows)
 {
     return 0 != (rows->does & GPUSYM_COPY_WAITS);
 }
 
 /* Copies where the GPU queues nothing: the driver does it, and this call waits. */
-static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows)
+static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows)
 {
     int rc = awaits(rows) ? GPUSYM_ERR_LATE : GPUSYM_SUCCESS;
     if (GPUSYM_SUCCESS != rc) {
@@ -234,9 +234,9 @@ static int copy_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_
 }
 
 /* Returns the copy as one run, if its rows follow each other. */
-static gpusym_carry_rows_t rows_joined(const gpusym_carry_rows_t *rows)
+static gpusym_copy_rows_t rows_joined(const gpusym_copy_rows_t *rows)
 {
-    gpusym_carry_rows_t joined = *rows;
+    gpusym_copy_rows_t joined = *rows;
     if (1 != rows->height && rows->width == rows->to_pitch && rows->width == rows->from_pitch) {
         joined.width *= joined.height;
         joined.height = 1;
@@ -245,11 +245,11 @@ static gpusym_carry_rows_t rows_joined(const gpusym_carry_rows_t *rows)
 }
 
 /* Counts a launch before it is queued, for `mine` of the copies under way. With the lane's lock held. */
-static void count_started(carrier_t *carrier, uint32_t mine)
+static void count_started(copy_queue_t *queue, uint32_t mine)
 {
-    if (__atomic_add_fetch(&carrier->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
-        mine == __atomic_load_n(&carrier->under_way, __ATOMIC_ACQUIRE)) {
-        bring_up_words(carrier);
+    if (__atomic_add_fetch(&queue->started, 1, __ATOMIC_RELAXED) > STARTED_MAX &&
+        mine == __atomic_load_n(&queue->under_way, __ATOMIC_ACQUIRE)) {
+        bring_up_words(queue);
     }
 }
 
@@ -265,60 +265,59 @@ static bool word_says(const uint64_t *word, uint32_t seq)
 
 /* Returns whether the words of pinned memory say that a copy has ended. Later copies of the lane write them too: one of
  * those that was late makes this one late. */
-static bool words_say_ended(gpusym_carry_t *carry)
+static bool words_say_ended(gpusym_copy_t *copy)
 {
-    gpusym_lane_line_t *line = carry->carrier->lane->host;
-    if (0 == carry->end) {
-        return carry->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), carry->seq);
+    gpusym_lane_line_t *line = copy->queue->lane->host;
+    if (0 == copy->end) {
+        return copy->flag && has_reached(__atomic_load_n(&line->copied, __ATOMIC_ACQUIRE), copy->seq);
     }
-    while (carry->seen < carry->end && word_says(&line->part[carry->seen], carry->seq)) {
-        carry->late = carry->late || (carry->awaits && word_says(&line->late[carry->seen], carry->seq));
-        carry->seen++;
+    while (copy->seen < copy->end && word_says(&line->part[copy->seen], copy->seq)) {
+        copy->late = copy->late || (copy->awaits && word_says(&line->late[copy->seen], copy->seq));
+        copy->seen++;
     }
-    return carry->seen == carry->end;
+    return copy->seen == copy->end;
 }
 
 /* Sets what a kernel copies, and which blocks each copy gets. With the batch's lock held. */
 static void plan_batch(batch_t *batch, gpusym_work_t *w)
 {
-    const uint32_t share = GPUSYM_CARRY_BLOCKS / batch->n;
+    const uint32_t share = GPUSYM_COPY_BLOCKS / batch->n;
     if (&box_batch == batch) {
         gpusym_boxes_plan(w, batch->box, batch->n);
         for (uint32_t i = 0; i < batch->n; i++) {
-            batch->carry[i]->seen = w->box[i].first;
-            batch->carry[i]->end = (uint32_t) w->box[i].first + w->box[i].blocks;
+            batch->copy[i]->seen = w->box[i].first;
+            batch->copy[i]->end = (uint32_t) w->box[i].first + w->box[i].blocks;
         }
         return;
     }
     w->rows = (gpusym_rows_t){.runs = batch->n};
     for (uint32_t i = 0; i < batch->n; i++) {
-        const uint32_t wanted = gpusym_tuning_carry_blocks(batch->run[i].bytes);
+        const uint32_t wanted = gpusym_tuning_copy_blocks(batch->run[i].bytes);
         const uint32_t first = w->nblocks, blocks = wanted < share ? wanted : share;
         w->run[i] = batch->run[i];
         gpusym_run_plan(&w->run[i], first, blocks);
-        batch->carry[i]->seen = first;
-        w->nblocks = batch->carry[i]->end = first + blocks;
+        batch->copy[i]->seen = first;
+        w->nblocks = batch->copy[i]->end = first + blocks;
     }
 }
 
 /* Queues one kernel for the batch. With its lock held. */
-static int launch_batch(batch_t *batch, carrier_t *carrier)
+static int launch_batch(batch_t *batch, copy_queue_t *queue)
 {
     gpusym_work_t w;
     memset(&w, 0, offsetof(gpusym_work_t, send)); /* the kernels take no more of it */
     w.out_local = batch->local;
     plan_batch(batch, &w);
-    gpusym_lock(&carrier->lock);
-    count_started(carrier, batch->n);
-    const int rc = launch(carrier->lane, &box_batch == batch ? GPUSYM_F_BOXES : GPUSYM_F_COPY, &w);
+    gpusym_lock(&queue->lock);
+    count_started(queue, batch->n);
+    const int rc = launch(queue->lane, &box_batch == batch ? GPUSYM_F_BOXES : GPUSYM_F_COPY, &w);
     for (uint32_t i = 0; i < batch->n; i++) {
-        batch->carry[i]->carrier = carrier;
-        batch->carry[i]->seq = carrier->lane->seq;
+        batch->copy[i]->queue = queue;
+        batch->copy[i]->seq = queue->lane->seq;
     }
-    gpusym_unlock(&carrier->lock);
-    batch->last = (gpusym_carry_t){.carrier = GPUSYM_SUCCESS == rc && !batch->awaits ? carrier : NULL,
-                                   .seq = carrier->lane->seq,
-                                   .end = w.nblocks};
+    gpusym_unlock(&queue->lock);
+    batch->last = (gpusym_copy_t){
+        .queue = GPUSYM_SUCCESS == rc && !batch->awaits ? queue : NULL, .seq = queue->lane->seq, .end = w.nblocks};
     batch->held = 0;
     return rc;
 }
@@ -347,42 +346,42 @@ static int copy_box_now(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
     return rc;
 }
 
-/* Without a launch: a copy of the batch by itself. carrier: NULL if there is none. With the batch's lock held. */
-static void copy_alone(batch_t *batch, carrier_t *carrier, uint32_t i)
+/* Without a launch: a copy of the batch by itself. copy queue: NULL if there is none. With the batch's lock held. */
+static void copy_alone(batch_t *batch, copy_queue_t *queue, uint32_t i)
 {
     const gpusym_run_t *run = &batch->run[i];
-    const gpusym_carry_rows_t rows = {
+    const gpusym_copy_rows_t rows = {
         .dst = run->out, .src = run->in, .width = run->bytes, .height = 1, .does = run->does};
-    gpusym_carry_t carry = {.carrier = carrier, .waits = true};
+    gpusym_copy_t copy = {.queue = queue, .waits = true};
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (NULL != carrier && &run_batch == batch && !awaits(&rows)) {
-        gpusym_lock(&carrier->lock);
-        count_started(carrier, batch->n - i);
-        rc = start_engine(carrier->lane, &rows, &carry);
-        gpusym_unlock(&carrier->lock);
+    if (NULL != queue && &run_batch == batch && !awaits(&rows)) {
+        gpusym_lock(&queue->lock);
+        count_started(queue, batch->n - i);
+        rc = start_engine(queue->lane, &rows, &copy);
+        gpusym_unlock(&queue->lock);
     }
     if (GPUSYM_SUCCESS != rc) {
-        if (NULL != carrier) {
-            carrier_put(carrier, 1);
+        if (NULL != queue) {
+            queue_put(queue, 1);
         }
         rc = &run_batch == batch ? copy_now(batch->dev, batch->gpu, &rows)
                                  : copy_box_now(batch->dev, batch->gpu, &batch->box[i]);
-        carry = (gpusym_carry_t){.waits = true, .error = rc};
+        copy = (gpusym_copy_t){.waits = true, .error = rc};
     }
-    *batch->carry[i] = carry;
+    *batch->copy[i] = copy;
 }
 
 /* With the batch's lock held. */
 static void end_batch(batch_t *batch)
 {
-    carrier_t *carrier;
-    const bool there = GPUSYM_SUCCESS == carrier_get(batch->dev, batch->gpu, batch->n, &carrier);
-    const bool launched = there && carrier->kernels && GPUSYM_SUCCESS == launch_batch(batch, carrier);
+    copy_queue_t *queue;
+    const bool there = GPUSYM_SUCCESS == queue_get(batch->dev, batch->gpu, batch->n, &queue);
+    const bool launched = there && queue->kernels && GPUSYM_SUCCESS == launch_batch(batch, queue);
     for (uint32_t i = 0; i < batch->n; i++) {
         if (!launched) {
-            copy_alone(batch, there ? carrier : NULL, i);
+            copy_alone(batch, there ? queue : NULL, i);
         }
-        __atomic_store_n(&batch->carry[i]->waits, false, __ATOMIC_RELEASE);
+        __atomic_store_n(&batch->copy[i]->waits, false, __ATOMIC_RELEASE);
     }
     batch->bytes = 0;
     batch->awaits = false;
@@ -391,13 +390,13 @@ static void end_batch(batch_t *batch)
 
 static bool is_full(const batch_t *batch)
 {
-    return &box_batch == batch ? GPUSYM_BOXES_MAX == batch->n : !gpusym_tuning_carry_joins(batch->n, batch->bytes);
+    return &box_batch == batch ? GPUSYM_BOXES_MAX == batch->n : !gpusym_tuning_copy_joins(batch->n, batch->bytes);
 }
 
 /* Whether more copies may come. With the batch's lock held. */
 static bool gathers(batch_t *batch)
 {
-    return !is_full(batch) && gpusym_tuning_carry_gathers(batch->bytes) && NULL != batch->last.carrier &&
+    return !is_full(batch) && gpusym_tuning_copy_gathers(batch->bytes) && NULL != batch->last.queue &&
            batch->held < HELD_MAX && !words_say_ended(&batch->last);
 }
 
@@ -414,7 +413,7 @@ static void flush(batch_t *batch, bool more)
     }
 }
 
-void gpusym_carry_flush(bool more)
+void gpusym_copy_flush(bool more)
 {
     flush(&run_batch, more);
     flush(&box_batch, more);
@@ -422,36 +421,36 @@ void gpusym_carry_flush(bool more)
 
 /* Makes room for one copy more, which the caller then sets. With the batch's lock held. */
 static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bool local,
-                       gpusym_carry_t *carry)
+                       gpusym_copy_t *copy)
 {
     if (is_full(batch) || (0 != batch->n && (batch->gpu != gpu || batch->dev != dev))) {
         end_batch(batch);
     }
-    *carry = (gpusym_carry_t){.waits = true};
+    *copy = (gpusym_copy_t){.waits = true};
     batch->dev = dev;
     batch->gpu = gpu;
     batch->bytes += bytes;
     batch->local = local && (0 == batch->n || batch->local);
-    batch->carry[batch->n] = carry;
+    batch->copy[batch->n] = copy;
     __atomic_store_n(&batch->n, batch->n + 1, __ATOMIC_RELAXED);
 }
 
-static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *rows,
-                      gpusym_carry_t *carry)
+static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows,
+                      gpusym_copy_t *copy)
 {
     gpusym_lock(&run_batch.lock);
-    join_batch(&run_batch, dev, gpu, rows->width, rows->local, carry);
-    carry->awaits = awaits(rows);
-    run_batch.awaits = run_batch.awaits || carry->awaits;
+    join_batch(&run_batch, dev, gpu, rows->width, rows->local, copy);
+    copy->awaits = awaits(rows);
+    run_batch.awaits = run_batch.awaits || copy->awaits;
     run_batch.run[run_batch.n - 1] = make_run(rows);
     gpusym_unlock(&run_batch.lock);
 }
 
-int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
-                           gpusym_carry_t *carry)
+int gpusym_copy_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
+                          gpusym_copy_t *copy)
 {
     const char *why = "";
-    *carry = (gpusym_carry_t){.carrier = NULL};
+    *copy = (gpusym_copy_t){.queue = NULL};
     if (0 == run->bytes) {
         return GPUSYM_SUCCESS;
     }
@@ -459,7 +458,7 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     gpusym_lock(&box_batch.lock);
-    join_batch(&box_batch, dev, gpu, run->bytes, true, carry);
+    join_batch(&box_batch, dev, gpu, run->bytes, true, copy);
     box_batch.box[box_batch.n - 1] = *run;
     gpusym_unlock(&box_batch.lock);
     return GPUSYM_SUCCESS;
@@ -469,29 +468,29 @@ int gpusym_carry_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
 static bool is_quiet(batch_t *batch)
 {
     gpusym_lock(&batch->lock);
-    const bool quiet = 0 == batch->n && (NULL == batch->last.carrier || words_say_ended(&batch->last));
+    const bool quiet = 0 == batch->n && (NULL == batch->last.queue || words_say_ended(&batch->last));
     gpusym_unlock(&batch->lock);
     return quiet;
 }
 
 /* Whether a resident kernel is to do the copy. A longer one, which takes its one block as long as a launch takes, only
  * if it is alone: of several, launches are faster. */
-static bool is_short(const gpusym_carry_rows_t *rows)
+static bool is_short(const gpusym_copy_rows_t *rows)
 {
     if ((!rows->local && !rows->far) || rows->engine || 1 != rows->height) {
         return false;
     }
-    return rows->width <= gpusym_tuning_carry_resident_max() ||
-           (rows->local && rows->width <= gpusym_tuning_carry_resident_packs_max() &&
+    return rows->width <= gpusym_tuning_copy_resident_max() ||
+           (rows->local && rows->width <= gpusym_tuning_copy_resident_packs_max() &&
             0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) && is_quiet(&run_batch));
 }
 
-int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_carry_rows_t *asked,
-                            gpusym_carry_t *carry)
+int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *asked,
+                           gpusym_copy_t *copy)
 {
-    const gpusym_carry_rows_t joined = rows_joined(asked), *rows = &joined;
-    carrier_t *carrier;
-    *carry = (gpusym_carry_t){.carrier = NULL};
+    const gpusym_copy_rows_t joined = rows_joined(asked), *rows = &joined;
+    copy_queue_t *queue;
+    *copy = (gpusym_copy_t){.queue = NULL};
     if (0 == rows->width || 0 == rows->height) {
         return GPUSYM_SUCCESS;
     }
@@ -502,75 +501,75 @@ int gpusym_carry_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const
                                          .bytes = (uint32_t) rows->width,
                                          .does = rows->does | (rows->far ? GPUSYM_COPY_FAR : 0),
                                          .signal = rows->signal};
-        rc = gpusym_copier_start(dev, gpu, &run, &carry->copier);
+        rc = gpusym_copier_start(dev, gpu, &run, &copy->copier);
     }
     if (GPUSYM_SUCCESS == rc) {
         return rc;
     }
-    carry->copier = NULL;
-    const bool by_kernel = !rows->engine && gpusym_tuning_carry_by_kernel(rows->width, rows->height);
-    carry->awaits = awaits(rows);
+    copy->copier = NULL;
+    const bool by_kernel = !rows->engine && gpusym_tuning_copy_by_kernel(rows->width, rows->height);
+    copy->awaits = awaits(rows);
     if (by_kernel && rows->shared && 1 == rows->height) {
-        start_run(dev, gpu, rows, carry);
+        start_run(dev, gpu, rows, copy);
         return GPUSYM_SUCCESS;
     }
-    rc = carrier_get(dev, gpu, 1, &carrier);
+    rc = queue_get(dev, gpu, 1, &queue);
     if (GPUSYM_SUCCESS != rc) {
         return copy_now(dev, gpu, rows);
     }
-    gpusym_lock(&carrier->lock);
-    count_started(carrier, 1);
-    rc = by_kernel && carrier->kernels ? start_kernel(carrier->lane, rows, carry)
-         : awaits(rows)                ? GPUSYM_ERR_LATE
-                                       : start_engine(carrier->lane, rows, carry);
-    gpusym_unlock(&carrier->lock);
+    gpusym_lock(&queue->lock);
+    count_started(queue, 1);
+    rc = by_kernel && queue->kernels ? start_kernel(queue->lane, rows, copy)
+         : awaits(rows)              ? GPUSYM_ERR_LATE
+                                     : start_engine(queue->lane, rows, copy);
+    gpusym_unlock(&queue->lock);
     if (GPUSYM_SUCCESS == rc) {
-        carry->carrier = carrier;
+        copy->queue = queue;
         return rc;
     }
-    carrier_put(carrier, 1);
+    queue_put(queue, 1);
     return copy_now(dev, gpu, rows);
 }
 
-int gpusym_carry_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint64_t bytes,
-                       gpusym_carry_t *carry)
+int gpusym_copy_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, void *dst, const void *src, uint64_t bytes,
+                      gpusym_copy_t *copy)
 {
-    const gpusym_carry_rows_t run = {.dst = dst, .src = src, .width = bytes, .height = 1};
-    return gpusym_carry_start_rows(dev, gpu, &run, carry);
+    const gpusym_copy_rows_t run = {.dst = dst, .src = src, .width = bytes, .height = 1};
+    return gpusym_copy_start_rows(dev, gpu, &run, copy);
 }
 
 /* ---- poll ---- */
 
-int gpusym_carry_poll(gpusym_carry_t *carry)
+int gpusym_copy_poll(gpusym_copy_t *copy)
 {
-    if (__atomic_load_n(&carry->waits, __ATOMIC_ACQUIRE)) {
-        if (0 == ++carry->held % FLUSH_POLLS) {
-            gpusym_carry_flush(true); /* the caller does not */
+    if (__atomic_load_n(&copy->waits, __ATOMIC_ACQUIRE)) {
+        if (0 == ++copy->held % FLUSH_POLLS) {
+            gpusym_copy_flush(true); /* the caller does not */
         }
         return 0;
     }
-    carrier_t *carrier = carry->carrier;
-    if (NULL != carry->copier) {
-        const int ended = gpusym_copier_poll(carry->copier);
-        carry->copier = 0 == ended ? carry->copier : NULL;
-        carry->error = ended < 0 ? ended : GPUSYM_SUCCESS;
+    copy_queue_t *queue = copy->queue;
+    if (NULL != copy->copier) {
+        const int ended = gpusym_copier_poll(copy->copier);
+        copy->copier = 0 == ended ? copy->copier : NULL;
+        copy->error = ended < 0 ? ended : GPUSYM_SUCCESS;
         return ended;
     }
-    if (NULL == carrier) {
-        return GPUSYM_SUCCESS == carry->error ? 1 : carry->error;
+    if (NULL == queue) {
+        return GPUSYM_SUCCESS == copy->error ? 1 : copy->error;
     }
-    int rc = words_say_ended(carry);
-    const bool by_words = carry->flag || 0 != carry->end;
-    if (0 == rc && (!by_words || 0 == ++carry->polls % STREAM_POLLS)) {
-        rc = carrier->lane->dev->stream_poll(carrier->lane->stream);
-        if (1 == rc && 0 != carry->end && !words_say_ended(carry)) {
+    int rc = words_say_ended(copy);
+    const bool by_words = copy->flag || 0 != copy->end;
+    if (0 == rc && (!by_words || 0 == ++copy->polls % STREAM_POLLS)) {
+        rc = queue->lane->dev->stream_poll(queue->lane->stream);
+        if (1 == rc && 0 != copy->end && !words_say_ended(copy)) {
             rc = GPUSYM_ERR; /* the kernel has ended without its words */
         }
     }
     if (0 != rc) {
-        carrier_put(carrier, 1);
-        carry->carrier = NULL;
-        carry->error = carry->late ? GPUSYM_ERR_LATE : carry->error;
+        queue_put(queue, 1);
+        copy->queue = NULL;
+        copy->error = copy->late ? GPUSYM_ERR_LATE : copy->error;
     }
-    return carry->late && rc > 0 ? GPUSYM_ERR_LATE : rc;
+    return copy->late && rc > 0 ? GPUSYM_ERR_LATE : rc;
 }

@@ -3,8 +3,8 @@
  *
  * Messages between two processes: by a kernel or by a copy engine, and with how many blocks.  Pure C, no MPI, no CUDA.
  */
-#ifndef GPUSYM_TUNING_CARRY_H
-#define GPUSYM_TUNING_CARRY_H
+#ifndef GPUSYM_TUNING_COPY_H
+#define GPUSYM_TUNING_COPY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include "kernels/work.h"
 
 /* Streams of a process and GPU for copies at a time. */
-#define GPUSYM_CARRY_LANES 4u
+#define GPUSYM_COPY_LANES 4u
 
 /* Slots of a pipe at most: pieces under way. */
 #define GPUSYM_PIPE_SLOTS 8u
@@ -22,20 +22,20 @@
 #define GPUSYM_FROM_HOST_ABOVE 8192u
 
 /* Whether a kernel copies `height` rows of `width` bytes each (one run: height 1); else a copy engine does. */
-bool gpusym_tuning_carry_by_kernel(uint64_t width, uint64_t height);
-/* Blocks, at most GPUSYM_CARRY_BLOCKS, and threads of the kernel for so many bytes, of runs and of boxes. */
-uint32_t gpusym_tuning_carry_blocks(uint64_t bytes);
+bool gpusym_tuning_copy_by_kernel(uint64_t width, uint64_t height);
+/* Blocks, at most GPUSYM_COPY_BLOCKS, and threads of the kernel for so many bytes, of runs and of boxes. */
+uint32_t gpusym_tuning_copy_blocks(uint64_t bytes);
 uint32_t gpusym_tuning_box_blocks(uint64_t bytes);
-uint32_t gpusym_tuning_carry_threads(void);
+uint32_t gpusym_tuning_copy_threads(void);
 /* Whether copies of so many bytes in all wait for others that may share their launch, while another is under way. */
-bool gpusym_tuning_carry_gathers(uint64_t bytes);
+bool gpusym_tuning_copy_gathers(uint64_t bytes);
 /* Whether another copy may share the launch of so many runs, of so many bytes. */
-bool gpusym_tuning_carry_joins(uint32_t runs, uint64_t bytes);
+bool gpusym_tuning_copy_joins(uint32_t runs, uint64_t bytes);
 /* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory. */
-uint32_t gpusym_tuning_carry_resident_max(void);
-uint32_t gpusym_tuning_carry_resident_packs_max(void);
+uint32_t gpusym_tuning_copy_resident_max(void);
+uint32_t gpusym_tuning_copy_resident_packs_max(void);
 /* How long a copy waits for the signal of another process's, in nanoseconds: that one is queued already. */
-uint32_t gpusym_tuning_carry_wait_ns(bool simulated);
+uint32_t gpusym_tuning_copy_wait_ns(bool simulated);
 /* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
 uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */
