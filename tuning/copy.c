@@ -31,8 +31,8 @@
 /* Two copy engines that write each other's memory reach 383 GB/s each way, two that read 365; one alone 390 either way.
  * The request may cost 20 us. */
 #define PUSH_MIN (64u << 20)
-/* Pieces of a pipe, in bytes: as many as there are slots, so that both sides copy at the same time, but not so short
- * that the start of a copy takes longer than the copy. */
+/* Pieces of a pipeline, in bytes: as many as there are slots, so that both sides copy at the same time, but not so
+ * short that the start of a copy takes longer than the copy. */
 #define PIECE_MIN (64u << 10)
 #define PIECE_MAX (512u << 10)
 /* Of 256 MiB with 8 slots: pieces of 1 MiB 243 GB/s, of 2 MiB 300, of 4 MiB 318. */
@@ -94,14 +94,14 @@ uint32_t gpusym_tuning_copy_wait_ns(bool simulated)
     return simulated ? WAIT_NS_SIM : WAIT_NS;
 }
 
-uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu)
+uint64_t gpusym_tuning_pipeline_piece(uint64_t bytes, bool by_gpu)
 {
-    const uint64_t even = (bytes / GPUSYM_PIPE_SLOTS + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
+    const uint64_t even = (bytes / GPUSYM_PIPELINE_SLOTS + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
     const uint64_t most = by_gpu ? PIECE_MAX_GPU : PIECE_MAX;
     return even < PIECE_MIN ? PIECE_MIN : even < most ? even : most;
 }
 
-bool gpusym_tuning_pipe_by_gpu(uint64_t bytes)
+bool gpusym_tuning_pipeline_by_gpu(uint64_t bytes)
 {
     return bytes >= BY_GPU_MIN;
 }

@@ -14,8 +14,8 @@
 /* Streams of a process and GPU for copies at a time. */
 #define GPUSYM_COPY_LANES 4u
 
-/* Slots of a pipe at most: pieces under way. */
-#define GPUSYM_PIPE_SLOTS 8u
+/* Slots of a pipeline at most: pieces under way. */
+#define GPUSYM_PIPELINE_SLOTS 8u
 
 /* Messages from host memory into GPU memory above so many bytes go through memory that the GPU reaches. Up to here they
  * are ordinary ones, which may be sent before they are received. */
@@ -36,10 +36,10 @@ uint32_t gpusym_tuning_copy_resident_max(void);
 uint32_t gpusym_tuning_copy_resident_packs_max(void);
 /* How long a copy waits for the signal of another process's, in nanoseconds: that one is queued already. */
 uint32_t gpusym_tuning_copy_wait_ns(bool simulated);
-/* Bytes of a pipe's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
-uint64_t gpusym_tuning_pipe_piece(uint64_t bytes, bool by_gpu);
+/* Bytes of a pipeline's pieces, for a message of so many bytes, through memory of the host or of a GPU. */
+uint64_t gpusym_tuning_pipeline_piece(uint64_t bytes, bool by_gpu);
 /* Whether it is worth it to ask the receiver to map GPU memory. */
-bool gpusym_tuning_pipe_by_gpu(uint64_t bytes);
+bool gpusym_tuning_pipeline_by_gpu(uint64_t bytes);
 
 /* Bytes of the chunks in which a message of so many bytes goes through pinned memory to other host memory. */
 uint64_t gpusym_tuning_host_chunk(uint64_t bytes);

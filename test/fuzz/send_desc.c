@@ -62,8 +62,8 @@ static void claimed(gpusym_send_desc_t *p, fuzz_input_t *in)
     MUST(p->room == own.table->entry[p->index].room);
     (void) gpusym_send_desc_ask_push(p, &push);
     (void) gpusym_send_desc_take_back(p);
-    (void) gpusym_send_desc_ask_pipe(p);
-    (void) gpusym_send_desc_begin_pipe(p);
+    (void) gpusym_send_desc_ask_pipeline(p);
+    (void) gpusym_send_desc_begin_pipeline(p);
     (void) gpusym_send_desc_is_filled(p);
     const int state = gpusym_send_desc_state_of(p, &status);
     MUST(GPUSYM_ERR_CORRUPT == state || (state >= GPUSYM_SEND_DESC_OFFERED && state <= GPUSYM_SEND_DESC_DONE));
@@ -121,7 +121,7 @@ static void send(fuzz_input_t *in)
     const int state = gpusym_send_desc_state(index, &status);
     MUST(GPUSYM_ERR_CORRUPT == state || (state >= GPUSYM_SEND_DESC_OFFERED && state <= GPUSYM_SEND_DESC_DONE));
     MUST(GPUSYM_SUCCESS != gpusym_send_desc_take_push(index, &push) || push.bytes <= o.bytes);
-    (void) gpusym_send_desc_take_pipe(index);
+    (void) gpusym_send_desc_take_pipeline(index);
     gpusym_send_desc_pushed(index, GPUSYM_SUCCESS);
     gpusym_send_desc_free(index);
 }

@@ -281,7 +281,7 @@ static bool following_refused(void *buffer)
 }
 
 /* Several messages of memory that the peer cannot map. Of the first one the copy into memory that it can map fails: it
- * comes through a pipe. */
+ * comes through a pipeline. */
 static bool copy_fails(int how)
 {
     enum { MESSAGES = 3, BYTES = LONG / MESSAGES };
@@ -351,7 +351,7 @@ int main(int argc, char **argv)
     check_result(&t, buffered_refused(buffer));
     check_result(&t, following_refused(buffer));
     check_result(&t, receiver_dead(buffer));
-    check_result(&t, copy_fails(1)); /* the next messages go through pipes, too */
+    check_result(&t, copy_fails(1)); /* the next messages go through pipelines, too */
     check_result(&t, copy_fails(2));
     MPI_Type_free(&rows);
     mem_free(MEM_DEVICE, buffer);

@@ -128,12 +128,12 @@ long syscall(long number, ...)
 
 typedef struct {
     int down[2], up[2];
-} pipes_t;
+} pipelines_t;
 
-typedef void (*role_t)(pipes_t *pipes);
+typedef void (*role_t)(pipelines_t *pipes);
 
 /* Starts a role, behind so many processes that only wait for it. */
-static pid_t start(role_t role, unsigned behind, pipes_t *pipes)
+static pid_t start(role_t role, unsigned behind, pipelines_t *pipes)
 {
     const pid_t child = fork();
     int status = 1;
@@ -163,7 +163,7 @@ static pid_t start(role_t role, unsigned behind, pipes_t *pipes)
 
 /* The owner: takes a pid of a peer (0: none), shares a descriptor and says which and whether. Then takes more peers; a
  * negative one: ends, in order. */
-static void own(pipes_t *pipes)
+static void own(pipelines_t *pipes)
 {
     int fd = memfd_create("shared", 0), answer[3], peer;
 
@@ -186,7 +186,7 @@ static void own(pipes_t *pipes)
 }
 
 /* A peer: says who it is, takes an owner and a descriptor, and says whether it could fetch that. */
-static void fetch(pipes_t *pipes)
+static void fetch(pipelines_t *pipes)
 {
     int from[2], pid = getpid(), rc, copy;
 
@@ -198,17 +198,17 @@ static void fetch(pipes_t *pipes)
     }
 }
 
-static void say(pipes_t *pipes, const void *what, size_t size)
+static void say(pipelines_t *pipes, const void *what, size_t size)
 {
     assert_int_equal(write(pipes->down[1], what, size), size);
 }
 
-static void hear(pipes_t *pipes, void *what, size_t size)
+static void hear(pipelines_t *pipes, void *what, size_t size)
 {
     assert_int_equal(read(pipes->up[0], what, size), size);
 }
 
-static pid_t begin(role_t role, unsigned behind, pipes_t *pipes)
+static pid_t begin(role_t role, unsigned behind, pipelines_t *pipes)
 {
     assert_true(0 == pipe2(pipes->down, O_CLOEXEC) && 0 == pipe2(pipes->up, O_CLOEXEC));
     const pid_t pid = start(role, behind, pipes);
@@ -218,7 +218,7 @@ static pid_t begin(role_t role, unsigned behind, pipes_t *pipes)
     return pid;
 }
 
-static void end(pid_t pid, pipes_t *pipes)
+static void end(pid_t pid, pipelines_t *pipes)
 {
     int status;
     close(pipes->down[1]);
@@ -236,7 +236,7 @@ static void world_set(int scope, int tracer)
  * the peer at first (or was told later), and whether the peer could fetch then. */
 static int share_and_fetch(unsigned owner_behind, unsigned peer_behind, bool at_first, int *share_rc)
 {
-    pipes_t to_owner, to_peer;
+    pipelines_t to_owner, to_peer;
     int answer[3], peer, rc, tracer;
     const int none = 0, over = -1;
     char byte;

@@ -193,7 +193,7 @@ static void wrong_offers_are_refused(void **state)
     IS(gpusym_send_desc_offer(&o, text, &index, rts), GPUSYM_ERR_BAD_PARAM);
     o = offer_of(GPUSYM_SEND_DESC_FAILED + 1, 1);
     IS(gpusym_send_desc_offer(&o, text, &index, rts), GPUSYM_ERR_BAD_PARAM);
-    o = offer_of(GPUSYM_SEND_DESC_PIPE, 1);
+    o = offer_of(GPUSYM_SEND_DESC_PIPELINE, 1);
     o.to = GPUSYM_SEND_DESC_SLOTS;
     IS(gpusym_send_desc_offer(&o, text, &index, rts), GPUSYM_ERR_BAD_PARAM);
     IS(gpusym_send_descs_live(), 0);
@@ -247,7 +247,7 @@ static void a_push_is_asked_for_and_made(void **state)
     gpusym_send_desc_free(index);
 }
 
-static void a_pipe_is_asked_for(void **state)
+static void a_pipeline_is_asked_for(void **state)
 {
     gpusym_send_desc_t p;
     uint8_t rts[GPUSYM_RTS];
@@ -258,14 +258,14 @@ static void a_pipe_is_asked_for(void **state)
     OK(gpusym_send_desc_withdraw(index));
     o = offer_of(GPUSYM_SEND_DESC_MAPPED, 1000);
     assert_int_equal(put(&o, rts), index);
-    IS(gpusym_send_desc_take_pipe(index), GPUSYM_ERR_NOT_AVAILABLE);
+    IS(gpusym_send_desc_take_pipeline(index), GPUSYM_ERR_NOT_AVAILABLE);
     OK(gpusym_send_desc_claim(self, rts, &p));
-    IS(gpusym_send_desc_take_pipe(index), GPUSYM_ERR_NOT_AVAILABLE);
-    OK(gpusym_send_desc_ask_pipe(&p));
-    IS(gpusym_send_desc_ask_pipe(&p), GPUSYM_ERR_CORRUPT); /* once */
-    IS(gpusym_send_desc_state_of(&p, &status), GPUSYM_SEND_DESC_PIPE_ASKED);
-    OK(gpusym_send_desc_take_pipe(index));
-    IS(gpusym_send_desc_state_of(&p, &status), GPUSYM_SEND_DESC_PIPING);
+    IS(gpusym_send_desc_take_pipeline(index), GPUSYM_ERR_NOT_AVAILABLE);
+    OK(gpusym_send_desc_ask_pipeline(&p));
+    IS(gpusym_send_desc_ask_pipeline(&p), GPUSYM_ERR_CORRUPT); /* once */
+    IS(gpusym_send_desc_state_of(&p, &status), GPUSYM_SEND_DESC_PIPELINE_ASKED);
+    OK(gpusym_send_desc_take_pipeline(index));
+    IS(gpusym_send_desc_state_of(&p, &status), GPUSYM_SEND_DESC_PIPELINING);
     for (unsigned i = 0; i < GPUSYM_SEND_DESC_ROOM; i++) {
         IS(((unsigned char *) p.room)[i], 0);
     }
@@ -302,7 +302,7 @@ static void memory_may_be_filled_later(void **state)
     }
 }
 
-static void a_pipe_takes_the_place_of_a_push_that_failed(void **state)
+static void a_pipeline_takes_the_place_of_a_push_that_failed(void **state)
 {
     gpusym_send_desc_t p;
     gpusym_push_t push;
@@ -314,13 +314,13 @@ static void a_pipe_takes_the_place_of_a_push_that_failed(void **state)
     OK(gpusym_send_desc_claim(self, rts, &p));
     expect_offer(&p, &o);
     OK(gpusym_send_desc_ask_push(&p, &wanted));
-    IS(gpusym_send_desc_ask_pipe(&p), GPUSYM_ERR_CORRUPT); /* the sender may be taking the push on */
-    IS(gpusym_send_desc_begin_pipe(&p), GPUSYM_ERR_CORRUPT);
+    IS(gpusym_send_desc_ask_pipeline(&p), GPUSYM_ERR_CORRUPT); /* the sender may be taking the push on */
+    IS(gpusym_send_desc_begin_pipeline(&p), GPUSYM_ERR_CORRUPT);
     OK(gpusym_send_desc_take_push(index, &push));
-    IS(gpusym_send_desc_ask_pipe(&p), GPUSYM_ERR_CORRUPT);
+    IS(gpusym_send_desc_ask_pipeline(&p), GPUSYM_ERR_CORRUPT);
     gpusym_send_desc_pushed(index, GPUSYM_ERR_UNREACHABLE);
-    OK(gpusym_send_desc_ask_pipe(&p));
-    OK(gpusym_send_desc_take_pipe(index));
+    OK(gpusym_send_desc_ask_pipeline(&p));
+    OK(gpusym_send_desc_take_pipeline(index));
     gpusym_send_desc_end(&p, 0);
     expect_state(index, GPUSYM_SEND_DESC_DONE, 0);
     gpusym_send_desc_free(index);
@@ -331,12 +331,12 @@ static void an_unclaimed_offer_changes_place(void **state)
     gpusym_send_desc_t p;
     uint8_t rts[GPUSYM_RTS];
     gpusym_offer_t o = offer_of(GPUSYM_SEND_DESC_MAPPED, 300), within = {.kind = GPUSYM_SEND_DESC_INLINE, .gpu = -1},
-                   pipe = {.kind = GPUSYM_SEND_DESC_PIPE, .off = 3};
+                   pipeline = {.kind = GPUSYM_SEND_DESC_PIPELINE, .off = 3};
     uint32_t index = put(&o, rts);
     (void) state;
 
     OK(gpusym_send_desc_change(index, &within, text + 1));
-    IS(gpusym_send_desc_change(index, &pipe, NULL), GPUSYM_ERR_BAD_PARAM); /* a reader may use the room */
+    IS(gpusym_send_desc_change(index, &pipeline, NULL), GPUSYM_ERR_BAD_PARAM); /* a reader may use the room */
     OK(gpusym_send_desc_claim(self, rts, &p));
     IS(p.offer.kind, GPUSYM_SEND_DESC_INLINE);
     IS(p.offer.key, 0);
@@ -350,9 +350,9 @@ static void an_unclaimed_offer_changes_place(void **state)
     index = put(&o, rts);
     IS(gpusym_send_desc_change(index, &within, text), GPUSYM_ERR_BAD_PARAM);
     OK(gpusym_send_desc_change(index, &o, NULL)); /* from one memory to another, as often as one likes */
-    OK(gpusym_send_desc_change(index, &pipe, NULL));
+    OK(gpusym_send_desc_change(index, &pipeline, NULL));
     OK(gpusym_send_desc_claim(self, rts, &p));
-    IS(p.offer.kind, GPUSYM_SEND_DESC_PIPE);
+    IS(p.offer.kind, GPUSYM_SEND_DESC_PIPELINE);
     IS(p.offer.off, 3);
     assert_ptr_equal(p.room, gpusym_send_desc_room(index));
     for (unsigned i = 0; i < GPUSYM_SEND_DESC_ROOM; i++) {
@@ -363,7 +363,7 @@ static void an_unclaimed_offer_changes_place(void **state)
 
     index = put(&o, rts);
     OK(gpusym_send_desc_claim(self, rts, &p));
-    IS(gpusym_send_desc_change(index, &pipe, NULL), GPUSYM_ERR_NOT_AVAILABLE);
+    IS(gpusym_send_desc_change(index, &pipeline, NULL), GPUSYM_ERR_NOT_AVAILABLE);
     IS(gpusym_send_desc_withdraw(index), GPUSYM_ERR_NOT_AVAILABLE);
     gpusym_send_desc_end(&p, 0);
     gpusym_send_desc_free(index);
@@ -857,8 +857,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(an_error_reaches_the_sender, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_push_is_asked_for_and_made, open_self, close_self),
         cmocka_unit_test_setup_teardown(memory_may_be_filled_later, open_self, close_self),
-        cmocka_unit_test_setup_teardown(a_pipe_is_asked_for, open_self, close_self),
-        cmocka_unit_test_setup_teardown(a_pipe_takes_the_place_of_a_push_that_failed, open_self, close_self),
+        cmocka_unit_test_setup_teardown(a_pipeline_is_asked_for, open_self, close_self),
+        cmocka_unit_test_setup_teardown(a_pipeline_takes_the_place_of_a_push_that_failed, open_self, close_self),
         cmocka_unit_test_setup_teardown(an_unclaimed_offer_changes_place, open_self, close_self),
         cmocka_unit_test_setup_teardown(a_wrong_rts_claims_nothing, open_self, close_self),
         cmocka_unit_test_setup_teardown(the_oldest_is_found, open_self, close_self),

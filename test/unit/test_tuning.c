@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
-#include "mca/common/gpusym/p2p/pipe.h"
+#include "mca/common/gpusym/p2p/pipeline.h"
 #include "tuning/copy.h"
 #include "tuning/pack.h"
 #include "tuning/resident.h"
@@ -594,7 +594,7 @@ static void resident_kernels_are_worth_it(void **state)
     }
 }
 
-/* Messages between two processes: what is chosen can be launched, and a pipe's pieces fit its memory. */
+/* Messages between two processes: what is chosen can be launched, and a pipeline's pieces fit its memory. */
 static void copies_can_be_launched(void **state)
 {
     (void) state;
@@ -617,9 +617,10 @@ static void copies_can_be_launched(void **state)
         assert_true(chunk >= 128 << 10 && chunk <= 512 << 10 && 0 == chunk % 4096);
         assert_true(bytes < 256 << 10 || bytes > chunk); /* its copies overlap */
         for (unsigned by_gpu = 0; by_gpu < 2; by_gpu++) {
-            const uint64_t piece = gpusym_tuning_pipe_piece(bytes, by_gpu);
+            const uint64_t piece = gpusym_tuning_pipeline_piece(bytes, by_gpu);
             assert_true(piece > 0 && 0 == piece % 4096);
-            assert_true(GPUSYM_PIPE_SLOTS * piece <= (by_gpu ? GPUSYM_PIPE_GPU_BYTES : GPUSYM_PIPE_BYTES / 4));
+            assert_true(GPUSYM_PIPELINE_SLOTS * piece <=
+                        (by_gpu ? GPUSYM_PIPELINE_GPU_BYTES : GPUSYM_PIPELINE_BYTES / 4));
         }
     }
 }

@@ -23,7 +23,7 @@
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/memory/window.h"
 #include "mca/common/gpusym/p2p/send_desc.h"
-#include "mca/common/gpusym/p2p/pipe.h"
+#include "mca/common/gpusym/p2p/pipeline.h"
 #include "mca/common/gpusym/topo/links.h"
 
 #define NO_DEVICE                                                                   \
@@ -98,7 +98,7 @@ static void free_device(void)
     if (NULL != dev) {
         gpusym_pinned_close(dev);
         gpusym_copy_queues_close();
-        gpusym_pipes_close(dev);
+        gpusym_pipelines_close(dev);
         gpusym_windows_close(dev);
         gpusym_lanes_close();
         gpusym_reg_close(dev);

@@ -4,9 +4,9 @@
  * The receiver's side of a message that was announced by an RTS.
  *
  * The data are in the sender's entry; or in its GPU memory, which is mapped and copied from, or which the sender
- * pushes, as it does from pinned host memory; or they come through a pipe, for which this process asks if it cannot map
- * that memory; or they follow as a message of the PML. Mapping may wait for the GPU: for kernels of collectives, say.
- * Those have been called by all ranks, and hold the launch tokens of all, so they end whatever this process waits
+ * pushes, as it does from pinned host memory; or they come through a pipeline, for which this process asks if it cannot
+ * map that memory; or they follow as a message of the PML. Mapping may wait for the GPU: for kernels of collectives,
+ * say. Those have been called by all ranks, and hold the launch tokens of all, so they end whatever this process waits
  * for.
  */
 #include "mca/pml/gpusym/fetch.h"
@@ -220,17 +220,17 @@ static char *find_assembly(request_t *r, gpusym_gpu_t **gpu)
     return there ? r->bounce.p : NULL;
 }
 
-/* A pipe has ended. */
-static bool step_pipe_ended(request_t *r)
+/* A pipeline has ended. */
+static bool step_pipeline_ended(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
     int rv = MPI_SUCCESS;
 
-    if (!pml_gpusym_pipe_is_judged(r)) {
+    if (!pml_gpusym_pipeline_is_judged(r)) {
         return true;
     }
-    if (GPUSYM_SUCCESS != r->pipe.status) {
-        rv = pml_gpusym_report_pipe(r, status->MPI_SOURCE, status->MPI_TAG);
+    if (GPUSYM_SUCCESS != r->pipeline.status) {
+        rv = pml_gpusym_report_pipeline(r, status->MPI_SOURCE, status->MPI_TAG);
     } else if (!is_assembled(r)) {
         rv = NULL != r->scratch ? put_scratch(r) : put_data(r, r->bounce.p);
     }
@@ -242,19 +242,19 @@ static bool step_pipe_ended(request_t *r)
     return false;
 }
 
-static bool step_pipe(request_t *r)
+static bool step_pipeline(request_t *r)
 {
     int status;
 
     if (!pml_gpusym_peer_lives(r)) {
-        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
+        gpusym_pipeline_fail(&r->pipeline, GPUSYM_ERR_UNREACHABLE);
     }
-    if (!gpusym_pipe_poll(&r->pipe, &status)) {
+    if (!gpusym_pipeline_poll(&r->pipeline, &status)) {
         return true;
     }
     r->since = gpusym_now_ns();
-    r->step = step_pipe_ended;
-    return step_pipe_ended(r);
+    r->step = step_pipeline_ended;
+    return step_pipeline_ended(r);
 }
 
 static bool fetch_pieces(request_t *r)
@@ -273,11 +273,11 @@ static bool fetch_pieces(request_t *r)
     if (NULL != gpu) {
         gpusym_p2p_gpu_review(gpu);
     }
-    gpusym_pipe_receive(&r->pipe, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->desc, true);
+    gpusym_pipeline_receive(&r->pipeline, gpusym_current.dev, gpu, to, bytes_to_move(r), &r->desc, true);
     pml_gpusym_count(PML_GPUSYM_RECEIVED_PIPED);
     r->since = 0;
-    r->step = step_pipe;
-    return step_pipe(r);
+    r->step = step_pipeline;
+    return step_pipeline(r);
 }
 
 /* ---- data that are copied from the sender's memory ---- */
@@ -580,7 +580,7 @@ static bool step_claimed(request_t *r)
         return fetch_mapped(r);
     case GPUSYM_SEND_DESC_PINNED:
         return fetch_pinned(r);
-    case GPUSYM_SEND_DESC_PIPE:
+    case GPUSYM_SEND_DESC_PIPELINE:
         return fetch_pieces(r);
     case GPUSYM_SEND_DESC_FOLLOWS: {
         const uint64_t number = r->desc.number;

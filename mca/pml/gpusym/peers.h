@@ -18,7 +18,7 @@ typedef struct {
     gpusym_peer_t *pages;
     uint32_t slot;   /* the process's number on this host */
     uint64_t active; /* when it ended a message of ours last, in ns, about; atomic */
-    uint32_t piped;  /* messages that will go through pipes, since it could not map our memory; atomic */
+    uint32_t piped;  /* messages that will go through pipelines, since it could not map our memory; atomic */
     uint32_t late;   /* messages that no kernel will wait for, since its data came late; atomic */
     bool told;       /* a verbose line has said so */
     bool waited;     /* for it to attach this process; atomic */

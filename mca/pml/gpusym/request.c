@@ -335,21 +335,21 @@ unsigned pml_gpusym_requests_abandoned(void)
     return __atomic_load_n(&abandoned, __ATOMIC_RELAXED);
 }
 
-bool pml_gpusym_pipe_is_judged(const request_t *r)
+bool pml_gpusym_pipeline_is_judged(const request_t *r)
 {
-    return GPUSYM_ERR_UNREACHABLE != r->pipe.status || r->pipe.alone || !gpusym_peer_alive(r->peer->pages) ||
+    return GPUSYM_ERR_UNREACHABLE != r->pipeline.status || r->pipeline.alone || !gpusym_peer_alive(r->peer->pages) ||
            gpusym_now_ns() > r->since + LIFE_CHECK;
 }
 
-int pml_gpusym_report_pipe(request_t *r, int peer, int tag)
+int pml_gpusym_report_pipeline(request_t *r, int peer, int tag)
 {
-    const int status = r->pipe.status;
+    const int status = r->pipeline.status;
     struct ompi_communicator_t *comm = r->base.req_comm;
     const int pid = gpusym_peer_pid(r->peer->pages);
-    if (r->pipe.alone || (GPUSYM_ERR_UNREACHABLE == status && !gpusym_peer_alive(r->peer->pages))) {
+    if (r->pipeline.alone || (GPUSYM_ERR_UNREACHABLE == status && !gpusym_peer_alive(r->peer->pages))) {
         return pml_gpusym_report_dead(comm, peer, tag, pid);
     }
-    if (r->pipe.theirs) {
+    if (r->pipeline.theirs) {
         return pml_gpusym_report_peer(comm, peer, tag, pid);
     }
     switch (status) {

@@ -17,7 +17,7 @@
 #include "ompi/request/request.h"
 
 #include "mca/common/gpusym/p2p/send_desc.h"
-#include "mca/common/gpusym/p2p/pipe.h"
+#include "mca/common/gpusym/p2p/pipeline.h"
 #include "mca/common/ompi/layout.h"
 #include "mca/pml/gpusym/bounce.h"
 #include "mca/pml/gpusym/host.h"
@@ -50,25 +50,25 @@ struct pml_gpusym_request {
     pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
 
     /* Of a message that is fetched by its receiver. */
-    pml_gpusym_peer_t *peer; /* the process at the other end */
-    uint8_t rts[GPUSYM_RTS]; /* a send: what the PML sends. It stays until `inner` is complete */
-    uint32_t index;          /* a send: of its send descriptor */
-    uint32_t key;            /* a send: of its memory, if the send descriptor is mapped; else 0 */
-    uint64_t since;          /* when the peer's life was checked last, in ns */
-    uint32_t polls;          /* since it began */
-    uint64_t offered;        /* a send: when, in ns */
-    bool eager;              /* a send: it is buffered if nobody receives it; its rest: a long one */
-    const char *source;      /* a send: its data, packed, in GPU memory; NULL: they are a box there */
-    bool filling;            /* a send: move.copy copies the data into `scratch` */
-    void *scratch;           /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
-    gpusym_send_desc_t desc; /* a receive: what it has claimed */
-    gpusym_pipe_t pipe;      /* the half of this side, of a message that goes through a pipe */
-    pml_gpusym_move_t move;  /* a receive: of its data */
-    int claim;               /* a receive: what the claim returned */
-    bool on_host;            /* a receive: the buffer is host memory */
-    bool large;              /* a receive: it counts among those of large messages (fetch.c) */
-    bool completes_early;    /* a send: complete although the receiver has not ended it */
-    ompi_request_t *outer;   /* a receive into host memory: the PML's own request, which waits for the data */
+    pml_gpusym_peer_t *peer;    /* the process at the other end */
+    uint8_t rts[GPUSYM_RTS];    /* a send: what the PML sends. It stays until `inner` is complete */
+    uint32_t index;             /* a send: of its send descriptor */
+    uint32_t key;               /* a send: of its memory, if the send descriptor is mapped; else 0 */
+    uint64_t since;             /* when the peer's life was checked last, in ns */
+    uint32_t polls;             /* since it began */
+    uint64_t offered;           /* a send: when, in ns */
+    bool eager;                 /* a send: it is buffered if nobody receives it; its rest: a long one */
+    const char *source;         /* a send: its data, packed, in GPU memory; NULL: they are a box there */
+    bool filling;               /* a send: move.copy copies the data into `scratch` */
+    void *scratch;              /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
+    gpusym_send_desc_t desc;    /* a receive: what it has claimed */
+    gpusym_pipeline_t pipeline; /* the half of this side, of a message that goes through a pipeline */
+    pml_gpusym_move_t move;     /* a receive: of its data */
+    int claim;                  /* a receive: what the claim returned */
+    bool on_host;               /* a receive: the buffer is host memory */
+    bool large;                 /* a receive: it counts among those of large messages (fetch.c) */
+    bool completes_early;       /* a send: complete although the receiver has not ended it */
+    ompi_request_t *outer;      /* a receive into host memory: the PML's own request, which waits for the data */
 };
 OBJ_CLASS_DECLARATION(pml_gpusym_request_t);
 
@@ -110,11 +110,11 @@ bool pml_gpusym_requests_idle(void);
 unsigned pml_gpusym_requests_abandoned(void);
 /* Receives into GPU memory for which no message has come yet; atomic. Copies that share launches may wait for these. */
 extern uint32_t pml_gpusym_awaited;
-/* Whether it is known why the half of a pipe has ended, at r->since: one whose memory cannot be mapped may have died,
- * as the system tells within 100 ms: who is killed closes its files first. */
-bool pml_gpusym_pipe_is_judged(const pml_gpusym_request_t *r);
+/* Whether it is known why the half of a pipeline has ended, at r->since: one whose memory cannot be mapped may have
+ * died, as the system tells within 100 ms: who is killed closes its files first. */
+bool pml_gpusym_pipeline_is_judged(const pml_gpusym_request_t *r);
 /* Reports why it has ended with an error of common.h, and returns the MPI error code. peer, tag: of the message. */
-int pml_gpusym_report_pipe(pml_gpusym_request_t *r, int peer, int tag);
+int pml_gpusym_report_pipeline(pml_gpusym_request_t *r, int peer, int tag);
 /* Whether the process at the other end lives, as far as a check every 100 ms tells. */
 bool pml_gpusym_peer_lives(pml_gpusym_request_t *r);
 /* Whether the PML has ended its request; true if there is none. */

@@ -35,11 +35,11 @@ typedef pml_gpusym_request_t request_t;
 #define PML_EAGER_MAX 4000u
 /* Buffered sends that may wait for such an acknowledgement: ob1 of Open MPI 5.0.7 stands still with 20,000. */
 #define BUFFERED_LONG_MAX 64u
-/* Messages that go through pipes to a peer that could not map our memory, before one tries that again. */
+/* Messages that go through pipelines to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
 /* Messages of memory that peers cannot map, up to this size, are copied once more on the GPU, into memory that they can
- * map. Longer ones, and those for which no such memory is left, go through pipes, whose pieces are copied while others
- * are fetched. */
+ * map. Longer ones, and those for which no such memory is left, go through pipelines, whose pieces are copied while
+ * others are fetched. */
 #define COPIED_MAX (4u << 20)
 /* Up to this size the receiver's GPU waits for that copy: of longer ones what that saves is little, and with a signal
  * behind them a slab of scratch memory has room for one in place of two. */
@@ -336,18 +336,19 @@ static bool buffer_data(request_t *r)
     return !end_early(r);
 }
 
-/* A pipe has ended. */
-static bool step_pipe_ended(request_t *r)
+/* A pipeline has ended. */
+static bool step_pipeline_ended(request_t *r)
 {
-    if (!pml_gpusym_pipe_is_judged(r)) {
+    if (!pml_gpusym_pipeline_is_judged(r)) {
         return true;
     }
-    end_send(r, GPUSYM_SUCCESS == r->pipe.status ? MPI_SUCCESS
-                                                 : pml_gpusym_report_pipe(r, r->base.req_peer, r->base.req_tag));
+    end_send(r, GPUSYM_SUCCESS == r->pipeline.status
+                    ? MPI_SUCCESS
+                    : pml_gpusym_report_pipeline(r, r->base.req_peer, r->base.req_tag));
     return false;
 }
 
-/* Whether the message is still on its way through a pipe. */
+/* Whether the message is still on its way through a pipeline. */
 static bool step_piped(request_t *r)
 {
     int status;
@@ -356,19 +357,19 @@ static bool step_piped(request_t *r)
         return true;
     }
     if (!pml_gpusym_peer_lives(r)) {
-        gpusym_pipe_fail(&r->pipe, GPUSYM_ERR_UNREACHABLE);
+        gpusym_pipeline_fail(&r->pipeline, GPUSYM_ERR_UNREACHABLE);
     }
-    if (!gpusym_pipe_poll(&r->pipe, &status)) {
+    if (!gpusym_pipeline_poll(&r->pipeline, &status)) {
         return true;
     }
     release_desc(r);
     r->since = gpusym_now_ns();
-    r->step = step_pipe_ended;
-    return step_pipe_ended(r);
+    r->step = step_pipeline_ended;
+    return step_pipeline_ended(r);
 }
 
-/* Packs what was offered as a box. Returns the GPU that has the data; NULL: the host. *status: an error, which the pipe
- * will tell both sides. */
+/* Packs what was offered as a box. Returns the GPU that has the data; NULL: the host. *status: an error, which the
+ * pipeline will tell both sides. */
 static gpusym_gpu_t *pack_box(request_t *r, int *status)
 {
     r->source = find_source(r);
@@ -383,26 +384,26 @@ static gpusym_gpu_t *pack_box(request_t *r, int *status)
     return NULL;
 }
 
-/* Starts the pipe that the receiver has asked for. Whether the send goes on. */
-static bool start_pipe(request_t *r)
+/* Starts the pipeline that the receiver has asked for. Whether the send goes on. */
+static bool start_pipeline(request_t *r)
 {
     int status = GPUSYM_SUCCESS;
     gpusym_gpu_t *gpu = NULL == r->source ? pack_box(r, &status) : r->gpu;
-    gpusym_pipe_send(&r->pipe, gpusym_current.dev, gpu, r->source, r->layout.bytes, r->index, true);
-    r->pipe.status = status;
+    gpusym_pipeline_send(&r->pipeline, gpusym_current.dev, gpu, r->source, r->layout.bytes, r->index, true);
+    r->pipeline.status = status;
     r->step = step_piped;
     return step_piped(r);
 }
 
-/* The receiver cannot map the memory; or not yet, since it has used no GPU so far. The next messages go through pipes
- * without being asked for. Or it is host memory, which nobody can map. Whether the send goes on. */
-static bool begin_pipe(request_t *r)
+/* The receiver cannot map the memory; or not yet, since it has used no GPU so far. The next messages go through
+ * pipelines without being asked for. Or it is host memory, which nobody can map. Whether the send goes on. */
+static bool begin_pipeline(request_t *r)
 {
-    if (GPUSYM_SUCCESS != gpusym_send_desc_take_pipe(r->index)) {
+    if (GPUSYM_SUCCESS != gpusym_send_desc_take_pipeline(r->index)) {
         return true;
     }
     if (NULL == r->gpu) {
-        return start_pipe(r);
+        return start_pipeline(r);
     }
     __atomic_store_n(&r->peer->piped, PIPED, __ATOMIC_RELAXED);
     if (!r->peer->told) {
@@ -412,7 +413,7 @@ static bool begin_pipe(request_t *r)
     }
     pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
     pml_gpusym_count(PML_GPUSYM_UNMAPPED);
-    return start_pipe(r);
+    return start_pipeline(r);
 }
 
 /* Tells the receiver how a push has ended, and goes on as before. */
@@ -482,8 +483,8 @@ static bool step_offered(request_t *r)
         end_send(r, pml_gpusym_report_corrupt(r->base.req_comm, r->base.req_peer, r->base.req_tag));
         return false;
     }
-    if (GPUSYM_SEND_DESC_PIPE_ASKED == state) {
-        return begin_pipe(r);
+    if (GPUSYM_SEND_DESC_PIPELINE_ASKED == state) {
+        return begin_pipeline(r);
     }
     if (GPUSYM_SEND_DESC_PUSH_ASKED == state) {
         return begin_push(r);
@@ -618,8 +619,8 @@ static bool offer_copy(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
     return true;
 }
 
-/* Fills the place of the data in an offer: memory that the peer can map, their own or a copy, or else a pipe. False:
- * the message is staged, since a small one is buffered if nobody receives it. */
+/* Fills the place of the data in an offer: memory that the peer can map, their own or a copy, or else a pipeline.
+ * False: the message is staged, since a small one is buffered if nobody receives it. */
 static bool offer_memory(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *note)
 {
     if (NULL == r->source) {
@@ -635,7 +636,7 @@ static bool offer_memory(request_t *r, gpusym_offer_t *o, pml_gpusym_note_t *not
         r->key = o->key;
         return true;
     }
-    o->kind = GPUSYM_SEND_DESC_PIPE;
+    o->kind = GPUSYM_SEND_DESC_PIPELINE;
     return r->layout.bytes > EAGER_MAX;
 }
 
@@ -727,15 +728,15 @@ static outcome_t send_inline(request_t *r, int *rv)
 static outcome_t send_from_host(request_t *r, gpusym_offer_t *o, int *rv)
 {
     r->source = (const char *) r->base.req_addr + r->layout.lo;
-    /* short ones the receiver's copier takes out of a pipe as soon */
+    /* short ones the receiver's copier takes out of a pipeline as soon */
     const bool pushed = r->layout.bytes > gpusym_tuning_copy_resident_max() && NULL != gpusym_p2p_gpu_last() &&
                         gpusym_p2p_gpu_reaches(r->source, r->layout.bytes);
-    o->kind = pushed ? GPUSYM_SEND_DESC_PINNED : GPUSYM_SEND_DESC_PIPE;
+    o->kind = pushed ? GPUSYM_SEND_DESC_PINNED : GPUSYM_SEND_DESC_PIPELINE;
     o->flags = PML_GPUSYM_OFFER_FROM_HOST;
-    if (!gpusym_pipes_ready() || GPUSYM_SUCCESS != gpusym_send_desc_offer(o, NULL, &r->index, r->rts)) {
+    if (!gpusym_pipelines_ready() || GPUSYM_SUCCESS != gpusym_send_desc_offer(o, NULL, &r->index, r->rts)) {
         return STAGE;
     }
-    gpusym_pipe_send(&r->pipe, gpusym_current.dev, NULL, r->source, r->layout.bytes, r->index, false);
+    gpusym_pipeline_send(&r->pipeline, gpusym_current.dev, NULL, r->source, r->layout.bytes, r->index, false);
     pml_gpusym_count(PML_GPUSYM_SENT_FROM_HOST);
     return send_rts(r, pushed ? step_offered : step_piped, rv);
 }
@@ -763,12 +764,12 @@ static outcome_t send_direct(request_t *r, int *rv)
     }
     if ((!is_box && !offer_memory(r, &o, &note)) ||
         GPUSYM_SUCCESS != gpusym_send_desc_offer(&o, 0 != o.flags ? &note : NULL, &r->index, r->rts)) {
-        const bool unmapped = NULL != r->source && GPUSYM_SEND_DESC_PIPE == o.kind;
+        const bool unmapped = NULL != r->source && GPUSYM_SEND_DESC_PIPELINE == o.kind;
         release_memory(r);
         return stage(r, unmapped ? PML_GPUSYM_UNMAPPED : PML_GPUSYM_FULL);
     }
-    if (GPUSYM_SEND_DESC_PIPE == o.kind) {
-        gpusym_pipe_send(&r->pipe, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
+    if (GPUSYM_SEND_DESC_PIPELINE == o.kind) {
+        gpusym_pipeline_send(&r->pipeline, gpusym_current.dev, r->gpu, r->source, r->layout.bytes, r->index, true);
         pml_gpusym_count(PML_GPUSYM_SENT_PIPED);
         pml_gpusym_count(PML_GPUSYM_UNMAPPED);
         return send_rts(r, step_piped, rv);

@@ -390,11 +390,11 @@ static void place_fill(entry_t *entry, unsigned which, uint64_t number, const gp
     WRITE(place->check, check_of(number, o));
     if (GPUSYM_SEND_DESC_INLINE == o->kind && 0 != o->bytes) {
         memcpy(entry->room, data, o->bytes);
-    } else if (GPUSYM_SEND_DESC_PIPE == o->kind && NULL != data) {
+    } else if (GPUSYM_SEND_DESC_PIPELINE == o->kind && NULL != data) {
         memcpy(entry->room, data, sizeof entry->room);
     } else if (GPUSYM_SEND_DESC_MAPPED == o->kind && NULL != data) {
         memcpy(entry->room + GPUSYM_SEND_DESC_ROOM - GPUSYM_SEND_DESC_NOTE, data, GPUSYM_SEND_DESC_NOTE);
-    } else if (GPUSYM_SEND_DESC_PIPE == o->kind) {
+    } else if (GPUSYM_SEND_DESC_PIPELINE == o->kind) {
         memset(entry->room, 0, sizeof entry->room);
     }
 }
@@ -498,15 +498,15 @@ void gpusym_send_desc_pushed(uint32_t index, int status)
     (void) word_step(entry, own.record[index].number, GPUSYM_SEND_DESC_PUSHING, GPUSYM_SEND_DESC_PUSHED);
 }
 
-int gpusym_send_desc_take_pipe(uint32_t index)
+int gpusym_send_desc_take_pipeline(uint32_t index)
 {
     int status;
-    if (GPUSYM_SEND_DESC_PIPE_ASKED != gpusym_send_desc_state(index, &status)) {
+    if (GPUSYM_SEND_DESC_PIPELINE_ASKED != gpusym_send_desc_state(index, &status)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
-    memset(own.table->entry[index].room, 0, GPUSYM_SEND_DESC_ROOM); /* the receiver reads it from PIPING on */
-    return word_step(&own.table->entry[index], own.record[index].number, GPUSYM_SEND_DESC_PIPE_ASKED,
-                     GPUSYM_SEND_DESC_PIPING)
+    memset(own.table->entry[index].room, 0, GPUSYM_SEND_DESC_ROOM); /* the receiver reads it from PIPELINING on */
+    return word_step(&own.table->entry[index], own.record[index].number, GPUSYM_SEND_DESC_PIPELINE_ASKED,
+                     GPUSYM_SEND_DESC_PIPELINING)
                ? GPUSYM_SUCCESS
                : GPUSYM_ERR_CORRUPT;
 }
@@ -681,19 +681,20 @@ int gpusym_send_desc_ask_push(gpusym_send_desc_t *p, const gpusym_push_t *push)
                                                                                               : GPUSYM_ERR_CORRUPT;
 }
 
-int gpusym_send_desc_ask_pipe(gpusym_send_desc_t *p)
+int gpusym_send_desc_ask_pipeline(gpusym_send_desc_t *p)
 {
     entry_t *entry = entry_of(p);
-    return word_step(entry, p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPE_ASKED) ||
-                   word_step(entry, p->number, GPUSYM_SEND_DESC_PUSHED, GPUSYM_SEND_DESC_PIPE_ASKED)
+    return word_step(entry, p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPELINE_ASKED) ||
+                   word_step(entry, p->number, GPUSYM_SEND_DESC_PUSHED, GPUSYM_SEND_DESC_PIPELINE_ASKED)
                ? GPUSYM_SUCCESS
                : GPUSYM_ERR_CORRUPT;
 }
 
-int gpusym_send_desc_begin_pipe(gpusym_send_desc_t *p)
+int gpusym_send_desc_begin_pipeline(gpusym_send_desc_t *p)
 {
-    return word_step(entry_of(p), p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPING) ? GPUSYM_SUCCESS
-                                                                                                : GPUSYM_ERR_CORRUPT;
+    return word_step(entry_of(p), p->number, GPUSYM_SEND_DESC_CLAIMED, GPUSYM_SEND_DESC_PIPELINING)
+               ? GPUSYM_SUCCESS
+               : GPUSYM_ERR_CORRUPT;
 }
 
 int gpusym_send_desc_take_back(gpusym_send_desc_t *p)

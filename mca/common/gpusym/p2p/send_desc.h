@@ -5,16 +5,16 @@
  *
  * A sender puts a message into an entry of its table, which lies in its pages (shm/pages.h), and sends an RTS of 7
  * bytes, which names the entry, by MPI.  The RTS does the matching.  The receiver claims the entry, moves the data
- * (from the entry itself, from the sender's GPU memory, or through a pipe), and ends the send descriptor.  The sender
- * sees that by its entry.  No function waits.
+ * (from the entry itself, from the sender's GPU memory, or through a pipeline), and ends the send descriptor.  The
+ * sender sees that by its entry.  No function waits.
  *
  *     sender      offer          change, withdraw        take_push    pushed                     free
  *     state       OFFERED  ---------------------> CLAIMED <-> PUSH_ASKED -> PUSHING -> PUSHED -> DONE
  *     receiver                claim                   ask_push, take_back               end
  *
- * Where the receiver cannot map the memory, it asks for a pipe instead: CLAIMED -> PIPE_ASKED -> PIPING -> DONE, by
- * ask_pipe, take_pipe and end.  It may do so after a push that failed: PUSHED -> PIPE_ASKED.  If a pipe is what is
- * offered, it begins that: CLAIMED -> PIPING, by begin_pipe.
+ * Where the receiver cannot map the memory, it asks for a pipeline instead: CLAIMED -> PIPELINE_ASKED -> PIPELINING ->
+ * DONE, by ask_pipe, take_pipe and end.  It may do so after a push that failed: PUSHED -> PIPELINE_ASKED.  If a
+ * pipeline is what is offered, it begins that: CLAIMED -> PIPELINING, by begin_pipe.
  *
  * Whoever makes a transition owns the entry until the next one; where both sides may make one, one of them wins.
  *
@@ -37,7 +37,7 @@
 #define GPUSYM_SEND_DESC_SLOTS 1024u
 /* Bytes of an RTS: index of the entry (2), low bytes of its number (4), a check (1). */
 #define GPUSYM_RTS 7u
-/* Bytes that an entry has room for: data, or the flow of a pipe. Whole cache lines. */
+/* Bytes that an entry has room for: data, or the flow of a pipeline. Whole cache lines. */
 #define GPUSYM_SEND_DESC_ROOM 384u
 /* Of them, at the end, what a MAPPED message's note to its receiver takes. */
 #define GPUSYM_SEND_DESC_NOTE 32u
@@ -83,9 +83,9 @@ typedef enum {
     GPUSYM_SEND_DESC_INLINE = 1, /* the data are in the entry */
     GPUSYM_SEND_DESC_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
     GPUSYM_SEND_DESC_FOLLOWS,    /* they are sent as a message of their own */
-    GPUSYM_SEND_DESC_PIPE,       /* they come through a pipe (pipe.h), whose flow the entry holds */
+    GPUSYM_SEND_DESC_PIPELINE,   /* they come through a pipeline (pipeline.h), whose flow the entry holds */
     GPUSYM_SEND_DESC_PINNED, /* they are in the sender's host memory, from where it pushes them if it is asked to, or
-                               * sends them through a pipe */
+                               * sends them through a pipeline */
     GPUSYM_SEND_DESC_FAILED, /* there are none: the sender could not read them */
 } gpusym_send_desc_kind_t;
 
@@ -106,13 +106,13 @@ typedef struct {
 /* States of an entry, as both sides see them. */
 typedef enum {
     GPUSYM_SEND_DESC_OFFERED = 1,
-    GPUSYM_SEND_DESC_CLAIMED,    /* the receiver moves the data */
-    GPUSYM_SEND_DESC_PUSH_ASKED, /* the receiver asks the sender to move them; it may take that back */
-    GPUSYM_SEND_DESC_PIPE_ASKED, /* the receiver asks the sender to send them through a pipe */
-    GPUSYM_SEND_DESC_PIPING,     /* it does, or should begin to */
-    GPUSYM_SEND_DESC_PUSHING,    /* the sender moves them */
-    GPUSYM_SEND_DESC_PUSHED,     /* the sender has moved them, or failed */
-    GPUSYM_SEND_DESC_DONE,       /* the receiver has ended the send descriptor */
+    GPUSYM_SEND_DESC_CLAIMED,        /* the receiver moves the data */
+    GPUSYM_SEND_DESC_PUSH_ASKED,     /* the receiver asks the sender to move them; it may take that back */
+    GPUSYM_SEND_DESC_PIPELINE_ASKED, /* the receiver asks the sender to send them through a pipeline */
+    GPUSYM_SEND_DESC_PIPELINING,     /* it does, or should begin to */
+    GPUSYM_SEND_DESC_PUSHING,        /* the sender moves them */
+    GPUSYM_SEND_DESC_PUSHED,         /* the sender has moved them, or failed */
+    GPUSYM_SEND_DESC_DONE,           /* the receiver has ended the send descriptor */
 } gpusym_send_desc_state_t;
 
 /* Where a receiver wants its data pushed. */
@@ -126,8 +126,8 @@ typedef struct {
 
 /*
  * Offers a message. Gets the index of its entry, and the RTS to send.  data: o->bytes bytes of host memory,
- * copied into the entry, where o->kind is INLINE.  With PIPE, the flow to begin with, GPUSYM_SEND_DESC_ROOM bytes, or
- * NULL: zeroes.  With MAPPED, a note for the receiver, GPUSYM_SEND_DESC_NOTE bytes, or NULL.  Else NULL.  The caller
+ * copied into the entry, where o->kind is INLINE.  With PIPELINE, the flow to begin with, GPUSYM_SEND_DESC_ROOM bytes,
+ * or NULL: zeroes.  With MAPPED, a note for the receiver, GPUSYM_SEND_DESC_NOTE bytes, or NULL.  Else NULL.  The caller
  * calls gpusym_send_desc_free, or gpusym_send_desc_withdraw where the RTS could not be sent. About 0.1 us.
  * GPUSYM_ERR_NOT_AVAILABLE: the table is full; GPUSYM_ERR_BAD_PARAM: more bytes than an entry holds, no such slot, no
  * such kind.
@@ -148,13 +148,14 @@ int gpusym_send_desc_withdraw(uint32_t index);
 int gpusym_send_desc_take_push(uint32_t index, gpusym_push_t *push);
 /* Tells the receiver that the push has ended: status 0 or an error of common.h. */
 void gpusym_send_desc_pushed(uint32_t index, int status);
-/* Takes on a pipe that the receiver asks for, of a message that it cannot map: the room is then a flow, zeroed. The
- * caller goes on with gpusym_pipe_send. GPUSYM_ERR_NOT_AVAILABLE: it does not ask; GPUSYM_ERR_CORRUPT. */
-int gpusym_send_desc_take_pipe(uint32_t index);
+/* Takes on a pipeline that the receiver asks for, of a message that it cannot map: the room is then a flow, zeroed. The
+ * caller goes on with gpusym_pipeline_send. GPUSYM_ERR_NOT_AVAILABLE: it does not ask; GPUSYM_ERR_CORRUPT. */
+int gpusym_send_desc_take_pipeline(uint32_t index);
 /* Tells the receiver that the memory that was offered holds the data by now, where the flags of the offer say that it
  * may not yet; or that it never will: status 0 or an error of common.h. Once an offer. */
 void gpusym_send_desc_filled(uint32_t index, int status);
-/* Returns the room of an entry, GPUSYM_SEND_DESC_ROOM bytes, 64-byte aligned: a pipe's flow, which both sides write. */
+/* Returns the room of an entry, GPUSYM_SEND_DESC_ROOM bytes, 64-byte aligned: a pipeline's flow, which both sides
+ * write. */
 void *gpusym_send_desc_room(uint32_t index);
 /* Frees an entry that is DONE, or whose receiver is dead. */
 void gpusym_send_desc_free(uint32_t index);
@@ -169,7 +170,7 @@ typedef struct {
     uint32_t index;       /* of its entry */
     uint64_t number;      /* of the offer, among all of that sender */
     gpusym_offer_t offer; /* what it says; key and off are checked where they are used */
-    /* INLINE: the data; PIPE: the flow; MAPPED: the note, at its end.  In the sender's pages, valid until
+    /* INLINE: the data; PIPELINE: the flow; MAPPED: the note, at its end.  In the sender's pages, valid until
      * gpusym_send_desc_end. */
     void *room;
 } gpusym_send_desc_t;
@@ -201,12 +202,12 @@ int gpusym_send_desc_is_filled(const gpusym_send_desc_t *p);
 int gpusym_send_desc_ask_push(gpusym_send_desc_t *p, const gpusym_push_t *push);
 /* Takes that back. GPUSYM_ERR_NOT_AVAILABLE: the sender pushes or has pushed. */
 int gpusym_send_desc_take_back(gpusym_send_desc_t *p);
-/* Asks the sender for a pipe, also after a push that failed; gpusym_pipe_receive does. */
-int gpusym_send_desc_ask_pipe(gpusym_send_desc_t *p);
-/* Begins the pipe that is offered, or whose data the flow names; gpusym_pipe_receive does. */
-int gpusym_send_desc_begin_pipe(gpusym_send_desc_t *p);
-/* Ends a send descriptor that is CLAIMED, PIPING or PUSHED: the data have been received, or it failed.  status: 0 or an
- * error of common.h, which the sender gets. */
+/* Asks the sender for a pipeline, also after a push that failed; gpusym_pipeline_receive does. */
+int gpusym_send_desc_ask_pipeline(gpusym_send_desc_t *p);
+/* Begins the pipeline that is offered, or whose data the flow names; gpusym_pipeline_receive does. */
+int gpusym_send_desc_begin_pipeline(gpusym_send_desc_t *p);
+/* Ends a send descriptor that is CLAIMED, PIPELINING or PUSHED: the data have been received, or it failed.  status: 0
+ * or an error of common.h, which the sender gets. */
 void gpusym_send_desc_end(gpusym_send_desc_t *p, int status);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Unit tests of mca/common/gpusym/p2p/pipe.c on the simulated GPU: both halves in one process, which is a peer of its
- * own, polled by turns; then two processes, by fork, one of which may be killed.  A seed as the argument repeats a run.
+ * Unit tests of mca/common/gpusym/p2p/pipeline.c on the simulated GPU: both halves in one process, which is a peer of
+ * its own, polled by turns; then two processes, by fork, one of which may be killed.  A seed as the argument repeats a
+ * run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/memory/reg.h"
-#include "mca/common/gpusym/p2p/pipe.h"
+#include "mca/common/gpusym/p2p/pipeline.h"
 #include "test/unit/random.h"
 #include "test/unit/two.h"
 
@@ -60,8 +61,8 @@ static int teardown(void **state)
 {
     (void) state;
     assert_int_equal(gpusym_send_descs_live(), 0);
-    gpusym_pipes_close(&dev);
-    gpusym_pipes_close(&dev);
+    gpusym_pipelines_close(&dev);
+    gpusym_pipelines_close(&dev);
     gpusym_reg_close(&dev);
     gpusym_copy_queues_close();
     gpusym_lanes_close();
@@ -81,22 +82,22 @@ typedef struct {
     uint32_t index;
     uint8_t rts[GPUSYM_RTS];
     gpusym_send_desc_t desc;
-    gpusym_pipe_t out, in;
+    gpusym_pipeline_t out, in;
     bool sent, received;
     int sent_as, received_as;
 } message_t;
 
 static void offer(message_t *m, uint64_t bytes)
 {
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPE};
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPELINE};
     memset(m, 0, sizeof *m);
     OK(gpusym_send_desc_offer(&o, NULL, &m->index, m->rts));
 }
 
 static void poll_both(message_t *m)
 {
-    m->sent = m->sent || gpusym_pipe_poll(&m->out, &m->sent_as);
-    m->received = m->received || gpusym_pipe_poll(&m->in, &m->received_as);
+    m->sent = m->sent || gpusym_pipeline_poll(&m->out, &m->sent_as);
+    m->received = m->received || gpusym_pipeline_poll(&m->in, &m->received_as);
     gpusym_copy_flush(true);
 }
 
@@ -117,13 +118,14 @@ static void one_message(uint64_t bytes, uint64_t wanted, bool out_gpu, bool in_g
     memcpy(to, want, ROOM);
     OK(dev.copy(gpu, gpu_to, want, ROOM));
     offer(&m, bytes);
-    gpusym_pipe_send(&m.out, &dev, out_gpu ? gpu : NULL, (out_gpu ? gpu_from : (char *) from) + 3, bytes, m.index,
-                     by_gpu);
+    gpusym_pipeline_send(&m.out, &dev, out_gpu ? gpu : NULL, (out_gpu ? gpu_from : (char *) from) + 3, bytes, m.index,
+                         by_gpu);
     for (unsigned i = 0; i < 3; i++) { /* nobody receives yet */
-        assert_false(gpusym_pipe_poll(&m.out, &m.sent_as));
+        assert_false(gpusym_pipeline_poll(&m.out, &m.sent_as));
     }
     OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
-    gpusym_pipe_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.desc, by_gpu);
+    gpusym_pipeline_receive(&m.in, &dev, in_gpu ? gpu : NULL, (in_gpu ? gpu_to : (char *) to) + 5, wanted, &m.desc,
+                            by_gpu);
     finish(&m);
     assert_int_equal(m.sent_as, expected);
     assert_int_equal(m.received_as, expected);
@@ -175,9 +177,9 @@ static void both_sides_must_allow_gpu_memory(void **state)
     for (unsigned i = 0; i < 3; i++) {
         message_t m;
         offer(&m, 3000000);
-        gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, 3000000, m.index, 1 != i);
+        gpusym_pipeline_send(&m.out, &dev, gpu, gpu_from, 3000000, m.index, 1 != i);
         OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
-        gpusym_pipe_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.desc, 2 != i);
+        gpusym_pipeline_receive(&m.in, &dev, gpu, gpu_to, 3000000, &m.desc, 2 != i);
         while (!m.sent || !m.received) {
             poll_both(&m);
             assert_true(0 == m.in.ring.slots || (NULL != m.in.mem) == (0 == i));
@@ -200,8 +202,8 @@ static void a_receiver_may_want_less(void **state)
     }
 }
 
-/* Offered as mapped memory, which the receiver cannot map: it asks for a pipe. */
-static void a_receiver_may_ask_for_a_pipe(void **state)
+/* Offered as mapped memory, which the receiver cannot map: it asks for a pipeline. */
+static void a_receiver_may_ask_for_a_pipeline(void **state)
 {
     static const uint64_t sizes[] = {0, 1, 100000, 3000000};
     (void) state;
@@ -212,14 +214,14 @@ static void a_receiver_may_ask_for_a_pipe(void **state)
         message_t m = {.index = 0};
         OK(gpusym_send_desc_offer(&o, NULL, &m.index, m.rts));
         OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
-        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
+        gpusym_pipeline_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
         if (0 != bytes) {
             for (unsigned k = 0; k < 3; k++) {
-                assert_false(gpusym_pipe_poll(&m.in, &m.received_as));
+                assert_false(gpusym_pipeline_poll(&m.in, &m.received_as));
             }
-            OK(gpusym_send_desc_take_pipe(m.index));
+            OK(gpusym_send_desc_take_pipeline(m.index));
         }
-        gpusym_pipe_send(&m.out, &dev, gpu, gpu_from, bytes, m.index, true);
+        gpusym_pipeline_send(&m.out, &dev, gpu, gpu_from, bytes, m.index, true);
         finish(&m);
         OK(m.sent_as);
         OK(m.received_as);
@@ -253,12 +255,12 @@ static void many_share_the_slots(void **state)
     (void) state;
     for (unsigned i = 0; i < N; i++) {
         offer(&m[i], BYTES);
-        gpusym_pipe_send(&m[i].out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, BYTES,
-                         m[i].index, true);
+        gpusym_pipeline_send(&m[i].out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, BYTES,
+                             m[i].index, true);
         OK(gpusym_send_desc_claim(self, m[i].rts, &m[i].desc));
         unsigned char *dst = malloc(BYTES);
         assert_non_null(dst);
-        gpusym_pipe_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].desc, true);
+        gpusym_pipeline_receive(&m[i].in, &dev, NULL, dst, BYTES, &m[i].desc, true);
     }
     while (over < N) {
         message_t *one = &m[next_random() % N];
@@ -310,7 +312,7 @@ static void what_is_refused_the_driver_copies(void **state)
     }
 }
 
-/* A copy that fails, on either side: both are told, and the pipe is as good as before. */
+/* A copy that fails, on either side: both are told, and the pipeline is as good as before. */
 static void an_error_ends_both_halves(void **state)
 {
     (void) state;
@@ -329,7 +331,7 @@ static struct {
     gpusym_stream_t *stream;
     unsigned kernel;
     gpusym_work_t work;
-} held[2 * GPUSYM_PIPE_SLOTS];
+} held[2 * GPUSYM_PIPELINE_SLOTS];
 static unsigned nheld;
 
 static int launch_held(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
@@ -362,9 +364,9 @@ static void slots_are_used_once_copies_have_ended(void **state)
         message_t m;
         unsigned let = 0;
         offer(&m, BYTES);
-        gpusym_pipe_send(&m.out, i & 1 ? &slow : &dev, gpu, gpu_from, BYTES, m.index, i & 2);
+        gpusym_pipeline_send(&m.out, i & 1 ? &slow : &dev, gpu, gpu_from, BYTES, m.index, i & 2);
         OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
-        gpusym_pipe_receive(&m.in, i & 1 ? &dev : &slow, gpu, gpu_to, BYTES, &m.desc, i & 2);
+        gpusym_pipeline_receive(&m.in, i & 1 ? &dev : &slow, gpu, gpu_to, BYTES, &m.desc, i & 2);
         OK(dev.copy(gpu, gpu_to, want, BYTES));
         while (!m.sent || !m.received) {
             for (unsigned k = 0; k < 100; k++) { /* what could be done too early is done */
@@ -393,9 +395,9 @@ static void garbage_ends_both_halves(void **state)
         const unsigned when = next_random() % 3;
         message_t m;
         offer(&m, bytes);
-        gpusym_pipe_send(&m.out, &dev, i & 2 ? gpu : NULL, i & 2 ? gpu_from : (char *) from, bytes, m.index, true);
+        gpusym_pipeline_send(&m.out, &dev, i & 2 ? gpu : NULL, i & 2 ? gpu_from : (char *) from, bytes, m.index, true);
         OK(gpusym_send_desc_claim(self, m.rts, &m.desc));
-        gpusym_pipe_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
+        gpusym_pipeline_receive(&m.in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, bytes, &m.desc, true);
         for (unsigned k = 0; k < 200 && !(m.sent && m.received); k++) {
             if (k == when) {
                 unsigned char *room = gpusym_send_desc_room(m.index);
@@ -407,8 +409,8 @@ static void garbage_ends_both_halves(void **state)
         }
         corrupt += GPUSYM_ERR_CORRUPT == m.received_as || GPUSYM_ERR_CORRUPT == m.sent_as;
         if (!m.sent || !m.received) { /* what was told was told in vain: as if the other one had died */
-            gpusym_pipe_fail(&m.in, GPUSYM_ERR);
-            gpusym_pipe_fail(&m.out, GPUSYM_ERR);
+            gpusym_pipeline_fail(&m.in, GPUSYM_ERR);
+            gpusym_pipeline_fail(&m.out, GPUSYM_ERR);
         }
         finish(&m);
     }
@@ -417,10 +419,10 @@ static void garbage_ends_both_halves(void **state)
 
 /* ---- buffers ---- */
 
-static void buffers_are_received_as_pipes(void **state)
+static void buffers_are_received_as_pipelines(void **state)
 {
     static const uint64_t sizes[] = {1, 385, 8192, 100000};
-    gpusym_pipe_buffer_t buffer;
+    gpusym_pipeline_buffer_t buffer;
     gpusym_copy_t copy;
     int status;
     (void) state;
@@ -428,55 +430,55 @@ static void buffers_are_received_as_pipes(void **state)
         const gpusym_offer_t o = {
             .context = CONTEXT, .tag = TAG, .bytes = sizes[i / 2], .kind = GPUSYM_SEND_DESC_MAPPED, .key = 1};
         gpusym_send_desc_t desc;
-        gpusym_pipe_t in;
+        gpusym_pipeline_t in;
         uint8_t rts[GPUSYM_RTS];
         uint32_t index;
         OK(gpusym_send_desc_offer(&o, NULL, &index, rts));
-        OK(gpusym_pipe_buffer_get(&dev, gpu, o.bytes, &buffer));
+        OK(gpusym_pipeline_buffer_get(&dev, gpu, o.bytes, &buffer));
         assert_non_null(buffer.dev);
         OK(gpusym_copy_start(&dev, gpu, buffer.dev, gpu_from, o.bytes, &copy));
         while (0 == (status = gpusym_copy_poll(&copy))) {
             sched_yield();
         }
         assert_int_equal(status, 1);
-        OK(gpusym_pipe_buffer_change(index, &buffer));
+        OK(gpusym_pipeline_buffer_change(index, &buffer));
         OK(gpusym_send_desc_claim(self, rts, &desc));
-        assert_int_equal(desc.offer.kind, GPUSYM_SEND_DESC_PIPE);
-        gpusym_pipe_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &desc, true);
-        while (!gpusym_pipe_poll(&in, &status)) {
+        assert_int_equal(desc.offer.kind, GPUSYM_SEND_DESC_PIPELINE);
+        gpusym_pipeline_receive(&in, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_to : (char *) to, o.bytes, &desc, true);
+        while (!gpusym_pipeline_poll(&in, &status)) {
             sched_yield();
         }
         OK(status);
         OK(dev.copy(gpu, got, i & 1 ? gpu_to : (char *) to, o.bytes));
         assert_memory_equal(got, from, o.bytes);
         assert_int_equal(gpusym_send_desc_state(index, &status), GPUSYM_SEND_DESC_DONE);
-        gpusym_pipe_buffer_put(&buffer);
+        gpusym_pipeline_buffer_put(&buffer);
         gpusym_send_desc_free(index);
     }
 }
 
 static void buffers_have_their_share(void **state)
 {
-    enum { N = GPUSYM_PIPE_BUFFERS / 65536 };
-    static gpusym_pipe_buffer_t buffer[N];
-    gpusym_pipe_buffer_t more;
+    enum { N = GPUSYM_PIPELINE_BUFFERS / 65536 };
+    static gpusym_pipeline_buffer_t buffer[N];
+    gpusym_pipeline_buffer_t more;
     (void) state;
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < N; i++) {
-            OK(gpusym_pipe_buffer_get(&dev, NULL, 65536, &buffer[i]));
+            OK(gpusym_pipeline_buffer_get(&dev, NULL, 65536, &buffer[i]));
             memset(buffer[i].host, (int) i, 65536);
         }
-        assert_int_equal(gpusym_pipe_buffer_get(&dev, NULL, 1, &more), GPUSYM_ERR_NOT_AVAILABLE);
-        one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS); /* pipes have theirs */
+        assert_int_equal(gpusym_pipeline_buffer_get(&dev, NULL, 1, &more), GPUSYM_ERR_NOT_AVAILABLE);
+        one_message(5000000, 5000000, true, true, GPUSYM_SUCCESS); /* pipelines have theirs */
         for (unsigned i = 0; i < N; i++) {
             const unsigned char *p = buffer[i].host;
             assert_int_equal(p[0], i & 0xff);
             assert_int_equal(p[65535], i & 0xff);
-            gpusym_pipe_buffer_put(&buffer[i]);
-            gpusym_pipe_buffer_put(&buffer[i]); /* without effect */
+            gpusym_pipeline_buffer_put(&buffer[i]);
+            gpusym_pipeline_buffer_put(&buffer[i]); /* without effect */
         }
     }
-    assert_int_equal(gpusym_pipe_buffer_get(&dev, NULL, 0, &more), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(gpusym_pipeline_buffer_get(&dev, NULL, 0, &more), GPUSYM_ERR_NOT_AVAILABLE);
 }
 
 /* ---- two processes ---- */
@@ -513,7 +515,7 @@ static void receive_all(gpusym_peer_t *peer)
     unsigned wrong = 0;
     for (unsigned i = 0; i < MESSAGES; i++) {
         gpusym_send_desc_t desc;
-        gpusym_pipe_t in;
+        gpusym_pipeline_t in;
         int status;
         const bool in_gpu = i / 2 & 1;
         two_reach(&channel->sent, i + 1);
@@ -521,8 +523,8 @@ static void receive_all(gpusym_peer_t *peer)
             _exit(3);
         }
         const uint64_t wanted = 0 == i % 5 ? desc.offer.bytes / 2 : desc.offer.bytes;
-        gpusym_pipe_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &desc, true);
-        while (!gpusym_pipe_poll(&in, &status)) {
+        gpusym_pipeline_receive(&in, &dev, in_gpu ? gpu : NULL, in_gpu ? gpu_to : (char *) to, wanted, &desc, true);
+        while (!gpusym_pipeline_poll(&in, &status)) {
             sched_yield();
         }
         wrong += GPUSYM_SUCCESS != status || GPUSYM_SUCCESS != dev.copy(gpu, got, in_gpu ? gpu_to : (char *) to, ROOM);
@@ -531,12 +533,13 @@ static void receive_all(gpusym_peer_t *peer)
     _exit(0 != wrong);
 }
 
-static void offer_to_child(gpusym_pipe_t *out, unsigned i, uint64_t bytes, uint32_t *index)
+static void offer_to_child(gpusym_pipeline_t *out, unsigned i, uint64_t bytes, uint32_t *index)
 {
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPE};
+    const gpusym_offer_t o = {
+        .context = CONTEXT, .tag = TAG, .to = 1, .bytes = bytes, .kind = GPUSYM_SEND_DESC_PIPELINE};
     OK(gpusym_send_desc_offer(&o, NULL, index, channel->rts[i]));
-    gpusym_pipe_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index,
-                     0 != i % 3);
+    gpusym_pipeline_send(out, &dev, i & 1 ? gpu : NULL, i & 1 ? gpu_from + i : (char *) from + i, bytes, *index,
+                         0 != i % 3);
     __atomic_store_n(&channel->sent, i + 1, __ATOMIC_RELEASE);
 }
 
@@ -544,7 +547,7 @@ static void messages_go_between_processes(void **state)
 {
     enum { AT_A_TIME = 7 };
     gpusym_peer_t *peer;
-    gpusym_pipe_t out[AT_A_TIME];
+    gpusym_pipeline_t out[AT_A_TIME];
     uint32_t index[AT_A_TIME];
     bool live[AT_A_TIME] = {false};
     unsigned next = 0, ended = 0;
@@ -557,7 +560,7 @@ static void messages_go_between_processes(void **state)
                 offer_to_child(&out[i], next, bytes_of(next), &index[i]);
                 next++;
                 live[i] = true;
-            } else if (live[i] && gpusym_pipe_poll(&out[i], &status)) {
+            } else if (live[i] && gpusym_pipeline_poll(&out[i], &status)) {
                 OK(status);
                 gpusym_send_desc_free(index[i]);
                 live[i] = false;
@@ -575,12 +578,12 @@ static void messages_go_between_processes(void **state)
 static void receive_some_and_die(gpusym_peer_t *peer)
 {
     gpusym_send_desc_t desc;
-    gpusym_pipe_t in;
+    gpusym_pipeline_t in;
     int status;
     two_reach(&channel->sent, 1);
     if (GPUSYM_SUCCESS == gpusym_send_desc_claim(peer, channel->rts[0], &desc)) {
-        gpusym_pipe_receive(&in, &dev, NULL, to, desc.offer.bytes, &desc, true);
-        while (in.copies.ended < 3 && !gpusym_pipe_poll(&in, &status)) {
+        gpusym_pipeline_receive(&in, &dev, NULL, to, desc.offer.bytes, &desc, true);
+        while (in.copies.ended < 3 && !gpusym_pipeline_poll(&in, &status)) {
         }
         raise(SIGKILL);
     }
@@ -589,7 +592,7 @@ static void receive_some_and_die(gpusym_peer_t *peer)
 static void a_killed_receiver_ends_the_sender(void **state)
 {
     gpusym_peer_t *peer;
-    gpusym_pipe_t out;
+    gpusym_pipeline_t out;
     uint32_t index;
     int status;
     (void) state;
@@ -597,11 +600,11 @@ static void a_killed_receiver_ends_the_sender(void **state)
     channel->sent = 0;
     offer_to_child(&out, 0, 5000000, &index);
     while (gpusym_peer_alive(peer)) {
-        assert_false(gpusym_pipe_poll(&out, &status));
+        assert_false(gpusym_pipeline_poll(&out, &status));
         sched_yield();
     }
-    gpusym_pipe_fail(&out, GPUSYM_ERR_UNREACHABLE);
-    while (!gpusym_pipe_poll(&out, &status)) {
+    gpusym_pipeline_fail(&out, GPUSYM_ERR_UNREACHABLE);
+    while (!gpusym_pipeline_poll(&out, &status)) {
         sched_yield();
     }
     assert_int_equal(status, GPUSYM_ERR_UNREACHABLE);
@@ -612,15 +615,15 @@ static void a_killed_receiver_ends_the_sender(void **state)
 
 static void send_some_and_die(gpusym_peer_t *peer)
 {
-    gpusym_pipe_t out;
+    gpusym_pipeline_t out;
     uint32_t index;
     int status;
-    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_SEND_DESC_PIPE};
+    const gpusym_offer_t o = {.context = CONTEXT, .tag = TAG, .bytes = 5000000, .kind = GPUSYM_SEND_DESC_PIPELINE};
     (void) peer;
     if (GPUSYM_SUCCESS == gpusym_send_desc_offer(&o, NULL, &index, channel->rts[0])) {
-        gpusym_pipe_send(&out, &dev, NULL, from, o.bytes, index, true);
+        gpusym_pipeline_send(&out, &dev, NULL, from, o.bytes, index, true);
         __atomic_store_n(&channel->sent, 1, __ATOMIC_RELEASE);
-        while (out.copies.ended < 3 && !gpusym_pipe_poll(&out, &status)) {
+        while (out.copies.ended < 3 && !gpusym_pipeline_poll(&out, &status)) {
         }
         raise(SIGKILL);
     }
@@ -630,22 +633,22 @@ static void a_killed_sender_ends_the_receiver(void **state)
 {
     gpusym_peer_t *peer;
     gpusym_send_desc_t desc;
-    gpusym_pipe_t in;
+    gpusym_pipeline_t in;
     int status;
     (void) state;
     const pid_t pid = start(send_some_and_die, &peer);
     two_reach(&channel->sent, 1);
     OK(gpusym_send_desc_claim(peer, channel->rts[0], &desc));
-    gpusym_pipe_receive(&in, &dev, gpu, gpu_to, desc.offer.bytes, &desc, true);
+    gpusym_pipeline_receive(&in, &dev, gpu, gpu_to, desc.offer.bytes, &desc, true);
     bool ended = false; /* by itself, if the slots could not be mapped any more */
     while (gpusym_peer_alive(peer) && !ended) {
-        ended = gpusym_pipe_poll(&in, &status);
+        ended = gpusym_pipeline_poll(&in, &status);
         sched_yield();
     }
     if (!ended) {
-        gpusym_pipe_fail(&in, GPUSYM_ERR_UNREACHABLE);
+        gpusym_pipeline_fail(&in, GPUSYM_ERR_UNREACHABLE);
     }
-    while (!ended && !gpusym_pipe_poll(&in, &status)) {
+    while (!ended && !gpusym_pipeline_poll(&in, &status)) {
         sched_yield();
     }
     assert_int_equal(status, GPUSYM_ERR_UNREACHABLE);
@@ -660,14 +663,14 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(slots_are_host_memory_where_the_gpus_is_not_shared, setup, teardown),
         cmocka_unit_test_setup_teardown(both_sides_must_allow_gpu_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receiver_may_want_less, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_receiver_may_ask_for_a_pipe, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_receiver_may_ask_for_a_pipeline, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_not_pinned_will_do, setup, teardown),
         cmocka_unit_test_setup_teardown(many_share_the_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_refused_the_driver_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(an_error_ends_both_halves, setup, teardown),
         cmocka_unit_test_setup_teardown(slots_are_used_once_copies_have_ended, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_ends_both_halves, setup, teardown),
-        cmocka_unit_test_setup_teardown(buffers_are_received_as_pipes, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffers_are_received_as_pipelines, setup, teardown),
         cmocka_unit_test_setup_teardown(buffers_have_their_share, setup, teardown),
         cmocka_unit_test(messages_go_between_processes),
         cmocka_unit_test(a_killed_receiver_ends_the_sender),
