@@ -55,8 +55,8 @@ static void begin_early(coll_gpusym_run_t *run)
     coll_gpusym_rails_t *rails = &run->is.led.rails;
     coll_gpusym_led_buffers_t all;
     int corrupt;
-    if (!run->engine->team->hopes || 0 != (run->task.read.any & GPUSYM_POST_FILLS) || 0 == run->task.segments->bytes ||
-        !coll_gpusym_zero_copy_map_led(&run->task, &all, true, &corrupt)) {
+    if (!run->engine->team->last_native || 0 != (run->task.read.any & GPUSYM_POST_FILLS) ||
+        0 == run->task.segments->bytes || !coll_gpusym_zero_copy_map_led(&run->task, &all, true, &corrupt)) {
         return;
     }
     rails->plan = coll_gpusym_rails_make(&run->task, &all);
@@ -86,7 +86,7 @@ static coll_gpusym_turn_t drop_early(coll_gpusym_run_t *run, int reason)
 /* All islands have told what they do. */
 static coll_gpusym_turn_t take_verdict(coll_gpusym_run_t *run, const coll_gpusym_verdict_t *v)
 {
-    run->engine->team->hopes = COLL_GPUSYM_VERDICT_NATIVE == v->kind;
+    run->engine->team->last_native = COLL_GPUSYM_VERDICT_NATIVE == v->kind;
     switch (v->kind) {
     case COLL_GPUSYM_VERDICT_NATIVE:
         run->is.led.step = COLL_GPUSYM_LED_BEGIN;

@@ -110,7 +110,7 @@ typedef struct coll_gpusym_team {
     uint32_t island;                  /* this rank's */
     coll_gpusym_peer_t **all;         /* of several islands: [ranks of the communicator]; owned */
     struct coll_gpusym_hosts *hosts;  /* of several islands, bootstrapped: hosts.h; owned */
-    bool hopes;                       /* of several islands: the last call that was agreed on was native */
+    bool last_native;                 /* of several islands: the last call that was agreed on was native */
     bool wanted;       /* of several islands: one had data on GPUs while this or another was not set up */
     unsigned rails;    /* which rails all of its members have: as coll_gpusym_hosts_reserve() */
     int reason;        /* enum coll_gpusym_reason for which every call is staged, agreed by all ranks; -1: none */

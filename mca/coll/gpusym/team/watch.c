@@ -27,26 +27,26 @@ static void watch_islands(coll_gpusym_hosts_t *h)
 static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
 {
     uint32_t island;
-    uint64_t blamed;
+    uint64_t lost_rank;
     if (gpusym_records_silent(h->records, &island)) {
         *why = "nothing has come from its host for as long as coll_gpusym_timeout allows";
         return (int) h->leader[island];
     }
-    if (!gpusym_records_aborted(h->records, &island, &blamed)) {
+    if (!gpusym_records_aborted(h->records, &island, &lost_rank)) {
         return -1;
     }
-    if (blamed > 0 && blamed <= h->nranks) {
+    if (lost_rank > 0 && lost_rank <= h->nranks) {
         *why = "so says another host";
-        return (int) blamed - 1;
+        return (int) lost_rank - 1;
     }
     *why = coll_gpusym_hosts_gave_up;
     return (int) h->leader[island];
 }
 
 /* Notes for this rank's island, which reads it once it gives up, that a rank is lost. Without the lock. */
-static void blame(coll_gpusym_hosts_t *h, uint32_t rank)
+static void note_lost(coll_gpusym_hosts_t *h, uint32_t rank)
 {
-    __atomic_store_n(&h->blamed, (uint64_t) rank + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&h->lost_rank, (uint64_t) rank + 1, __ATOMIC_RELAXED);
     coll_gpusym_hosts_tell(h->team, 0, (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_ABORTED, rank});
 }
 
@@ -60,7 +60,7 @@ int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
 void coll_gpusym_hosts_pass_on(coll_gpusym_hosts_t *h)
 {
     if (__atomic_load_n(&h->gives_up, __ATOMIC_ACQUIRE)) {
-        gpusym_records_abort(h->records, __atomic_load_n(&h->blamed, __ATOMIC_RELAXED));
+        gpusym_records_abort(h->records, __atomic_load_n(&h->lost_rank, __ATOMIC_RELAXED));
     }
 }
 
@@ -72,8 +72,8 @@ static void give_up_with_others(coll_gpusym_hosts_t *h)
     const int quitter = gpusym_agreement_quitter(&t->host.rc);
     const char *why;
     const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
-    if (rank >= 0 && 0 == __atomic_load_n(&h->blamed, __ATOMIC_RELAXED)) {
-        blame(h, (uint32_t) rank);
+    if (rank >= 0 && 0 == __atomic_load_n(&h->lost_rank, __ATOMIC_RELAXED)) {
+        note_lost(h, (uint32_t) rank);
     }
     if (rank >= 0 || quitter >= 0) {
         __atomic_store_n(&h->gives_up, true, __ATOMIC_RELEASE);
@@ -126,7 +126,7 @@ void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
 {
     coll_gpusym_hosts_t *h = t->hosts;
     if (NULL != h && lost >= 0) {
-        blame(h, (uint32_t) lost);
+        note_lost(h, (uint32_t) lost);
     }
     if (NULL == h || NULL == h->records) {
         return;
