@@ -49,6 +49,18 @@ static char *fake_dlerror(void);
 
 const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_stream_fatbin[] = "nor is this";
 
+/* What a program makes, for GPU ordinal; types: CU_MEM_HANDLE_TYPE_*. */
+static CUmemGenericAllocationHandle fake_mem_create(size_t size, int ordinal, unsigned types)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = (CUmemAllocationHandleType) types,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    CUmemGenericAllocationHandle memory = 0;
+
+    assert_int_equal(cuMemCreate(&memory, size, &prop, 0), CUDA_SUCCESS);
+    return memory;
+}
+
 /* Memory of GPU ordinal as a program maps it, at addresses of its own. */
 static char *fake_mapping(size_t size, int ordinal, unsigned types)
 {
@@ -60,7 +72,6 @@ static char *fake_mapping(size_t size, int ordinal, unsigned types)
     assert_int_equal(cuMemAddressReserve(&p, size, 0, 0, 0), CUDA_SUCCESS);
     fake.reserved--; /* not ours */
     assert_int_equal(cuMemMap(p, size, 0, memory, 0), CUDA_SUCCESS);
-    fake.handles++;
     assert_int_equal(cuMemRelease(memory), CUDA_SUCCESS); /* the mapping keeps it */
     assert_int_equal(cuMemSetAccess(p, size, &access, 1), CUDA_SUCCESS);
     return (char *) (uintptr_t) p;
@@ -82,9 +93,17 @@ static int setup(void **unused)
     memset(&fake, 0, sizeof(fake));
     fake.gpus = 2;
     fake.fail_with = CUDA_ERROR_UNKNOWN;
+    fake.granularity = (size_t) 2 << 20;
+    fake.descriptors = fake_open_descriptors();
     for (int i = 0; i < FAKE_GPUS; i++) {
         fake_primary[i] = (struct CUctx_st){.dev = i, .primary = true};
         fake_other[i] = (struct CUctx_st){.dev = i};
+    }
+    for (int i = 0; i < FAKE_REGIONS; i++) { /* of a test whose driver was to fail at freeing them */
+        if (0 != fake_ranges[i].base) {
+            munmap((void *) fake_ranges[i].base, fake_ranges[i].size);
+            fake_ranges[i].base = 0;
+        }
     }
     fake_depth = 0;
     fake_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -104,6 +123,9 @@ static int teardown(void **unused)
         }
         free(fake_regions[i].base);
         fake_regions[i].base = NULL;
+    }
+    if (fake.descriptors != fake_open_descriptors()) {
+        return 1;
     }
     return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.streams ||
            0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc || 0 != fake.mistakes;
@@ -355,7 +377,7 @@ static void test_range(void **unused)
 
 #define BY_FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 /* Declared by newer versions of cuda.h than we need. */
-#define BY_FABRIC 8u                         /* CU_MEM_HANDLE_TYPE_FABRIC */
+#define BY_FABRIC FAKE_TYPE_FABRIC
 #define ON_NUMA_NODE ((CUmemLocationType) 3) /* CU_MEM_LOCATION_TYPE_HOST_NUMA */
 
 /* Memory of cuMemCreate is known by its handle: other memory at the same addresses has another id. */
@@ -367,7 +389,9 @@ static void test_range_of_mapped_memory(void **unused)
 
     (void) unused;
     open_cuda();
+    fake.fabric = true;
     char *p = fake_mapping(block, 1, BY_FD), *unnamed = fake_mapping(block, 1, BY_FABRIC);
+    fake.granularity = 4096;
     char *small = fake_mapping(4096, 1, BY_FD | BY_FABRIC);
     assert_int_equal(cuda.mem_range(p + block - 1, &range), GPUSYM_SUCCESS);
     assert_true(range.base == p && range.size == block && range.shareable);
@@ -388,9 +412,71 @@ static void test_range_of_mapped_memory(void **unused)
     fake.fail_name = "cuMemRetainAllocationHandle";
     fake.fail_at = 1;
     assert_int_equal(cuda.mem_range(p, &again), GPUSYM_ERR);
-    fake.handles++; /* the program's */
     assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
     assert_int_equal(fake.pushes, 0);
+}
+
+/* What the manual says of virtual memory, so that our use of it is held to that. */
+static void test_driver_refuses(void **unused)
+{
+    const size_t unit = (size_t) 2 << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = (CUmemAllocationHandleType) BY_FD,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle one = 0, other = 0;
+    CUdeviceptr p = 0;
+    size_t granularity = 0;
+    int fd = -1;
+
+    (void) unused;
+    assert_int_equal(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM), 0);
+    assert_int_equal(granularity, unit);
+    assert_int_equal(cuMemCreate(&one, unit + 4096, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 1), CUDA_ERROR_INVALID_VALUE);
+    prop.location.id = fake.gpus;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
+    prop.location.id = 1;
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) BY_FABRIC;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_ERROR_NOT_PERMITTED);
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) 0;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_SUCCESS); /* with no handle for others */
+    assert_int_equal(cuMemExportToShareableHandle(&fd, one, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_ERROR_INVALID_VALUE);
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) BY_FD;
+    assert_int_equal(cuMemCreate(&other, 2 * unit, &prop, 0), CUDA_SUCCESS);
+
+    assert_int_equal(cuMemAddressReserve(&p, unit + 1, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressReserve(&p, unit, 3 * unit, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressReserve(&p, 3 * unit, unit, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(p + 4096, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemMap(p, 2 * unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);              /* it is smaller */
+    assert_int_equal(cuMemMap(p, unit, unit, other, 0), CUDA_ERROR_INVALID_VALUE);             /* not from its start */
+    assert_int_equal(cuMemMap(p + 2 * unit, 2 * unit, 0, other, 0), CUDA_ERROR_INVALID_VALUE); /* over the end */
+    assert_int_equal(cuMemMap(p - unit, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemMap(p + unit, 2 * unit, 0, other, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(p + 2 * unit, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE); /* something is there */
+    assert_int_equal(cuMemMap(p, unit, 0, one, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemSetAccess(p, 3 * unit + 1, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    access.location.id = fake.gpus;
+    assert_int_equal(cuMemSetAccess(p, unit, &access, 1), CUDA_ERROR_INVALID_DEVICE);
+
+    assert_int_equal(cuMemRelease(one), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
+    assert_int_equal(cuMemRetainAllocationHandle(&one, (void *) (uintptr_t) (p + unit + 1)), CUDA_SUCCESS);
+    assert_int_equal(one, other); /* the mapping keeps it */
+    assert_int_equal(cuMemRelease(one), CUDA_SUCCESS);
+    assert_int_equal(fake.mistakes, 0);
+    assert_int_equal(cuMemAddressFree(p, 3 * unit), CUDA_ERROR_INVALID_VALUE); /* in use */
+    assert_int_equal(cuMemUnmap(p + unit, unit), CUDA_ERROR_INVALID_VALUE);    /* a part */
+    assert_int_equal(cuMemUnmap(p + unit, 2 * unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemUnmap(p, unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemRetainAllocationHandle(&one, (void *) (uintptr_t) p), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressFree(p, unit), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressFree(p, 3 * unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(other), CUDA_ERROR_INVALID_VALUE); /* once too often */
+    assert_int_equal(fake.mistakes, 4);
+    fake.mistakes = 0;
 }
 
 /* The program's own memory is exported and mapped as our own is. */
@@ -1615,6 +1701,7 @@ int main(void)
         TEST(test_look_marks_nothing),
         TEST(test_range),
         TEST(test_range_of_mapped_memory),
+        TEST(test_driver_refuses),
         TEST(test_export_user_memory),
         TEST(test_share_mapped_memory),
         TEST(test_mapped_memory_refused),
