@@ -25,6 +25,7 @@ struct CUctx_st {
 };
 
 struct CUstream_st {
+    CUstream next; /* of all */
     CUcontext ctx;
     int priority;
     CUstreamCaptureStatus capture;
@@ -121,6 +122,7 @@ static struct CUctx_st fake_primary[FAKE_GPUS], fake_other[FAKE_GPUS];
 static fake_region_t fake_regions[FAKE_REGIONS];
 static fake_memory_t fake_memories[FAKE_REGIONS];
 static fake_range_t fake_ranges[FAKE_REGIONS];
+static CUstream fake_streams;
 static _Thread_local CUcontext fake_stack[FAKE_STACK];
 static _Thread_local unsigned fake_depth;
 static _Thread_local CUstreamCaptureMode fake_mode;
@@ -168,12 +170,18 @@ __attribute__((unused)) static void fake_take_back_all(void)
         free(fake_handed_out[i]);
         fake_handed_out[i] = NULL;
     }
+    fake_streams = NULL;
+}
+
+static bool fake_is_named(const char *name)
+{
+    return NULL == fake.fail_name || 0 == strcmp(fake.fail_name, name);
 }
 
 /* Begins an entry point: whether the call is to fail. */
 static bool fake_fails(const char *name)
 {
-    if (0 == fake.fail_at || (NULL != fake.fail_name && 0 != strcmp(fake.fail_name, name)) || 0 != --fake.fail_at) {
+    if (0 == fake.fail_at || !fake_is_named(name) || 0 != --fake.fail_at) {
         return false;
     }
     fake.failed = name;
@@ -560,6 +568,46 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
     return CUDA_SUCCESS;
 }
 
+/* A flag that is not there yet: nothing behind it is run. */
+static bool fake_waits(CUstream stream, unsigned i)
+{
+    return NULL != stream->op[i].flag && stream->op[i].wait &&
+           (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
+}
+
+static void fake_run(CUstream stream)
+{
+    for (unsigned i = 0; i < stream->ops; i++) {
+        if (fake_waits(stream, i)) {
+            memmove(stream->op, stream->op + i, (stream->ops - i) * sizeof(stream->op[0]));
+            stream->ops -= i;
+            return;
+        }
+        if (NULL != stream->op[i].flag) {
+            if (!stream->op[i].wait) {
+                *stream->op[i].flag = stream->op[i].number;
+            }
+            continue;
+        }
+        if (NULL == stream->op[i].src) {
+            memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
+        }
+        for (size_t row = 0; NULL != stream->op[i].src && row < stream->op[i].rows; row++) {
+            memcpy((char *) stream->op[i].dst + row * stream->op[i].dpitch,
+                   (const char *) stream->op[i].src + row * stream->op[i].spitch, stream->op[i].size);
+        }
+    }
+    stream->ops = 0;
+}
+
+/* Before memory goes, its work ends. */
+static void fake_run_all(void)
+{
+    for (CUstream stream = fake_streams; NULL != stream; stream = stream->next) {
+        fake_run(stream);
+    }
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 {
     FAKE_CONTEXT();
@@ -576,6 +624,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
     FAKE_CONTEXT();
+    fake_run_all();
     if (!fake_region_remove(p)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -1001,6 +1050,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
     }
+    fake_run_all();
     fake_memory_t *memory = &fake_memories[region->memory - 1];
     memory->maps--;
     fake_memory_settle(memory);
@@ -1033,6 +1083,8 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
     }
     (*stream)->ctx = fake_current();
     (*stream)->priority = priority;
+    (*stream)->next = fake_streams;
+    fake_streams = *stream;
     fake.streams++;
     return CUDA_SUCCESS;
 }
@@ -1040,41 +1092,15 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     FAKE_STREAM(stream);
+    for (CUstream *link = &fake_streams; NULL != *link; link = &(*link)->next) {
+        if (*link == stream) {
+            *link = stream->next;
+            break;
+        }
+    }
     fake_take_back(stream);
     fake.streams--;
     return CUDA_SUCCESS;
-}
-
-/* A flag that is not there yet: nothing behind it is run. */
-static bool fake_waits(CUstream stream, unsigned i)
-{
-    return NULL != stream->op[i].flag && stream->op[i].wait &&
-           (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
-}
-
-static void fake_run(CUstream stream)
-{
-    for (unsigned i = 0; i < stream->ops; i++) {
-        if (fake_waits(stream, i)) {
-            memmove(stream->op, stream->op + i, (stream->ops - i) * sizeof(stream->op[0]));
-            stream->ops -= i;
-            return;
-        }
-        if (NULL != stream->op[i].flag) {
-            if (!stream->op[i].wait) {
-                *stream->op[i].flag = stream->op[i].number;
-            }
-            continue;
-        }
-        if (NULL == stream->op[i].src) {
-            memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
-        }
-        for (size_t row = 0; NULL != stream->op[i].src && row < stream->op[i].rows; row++) {
-            memcpy((char *) stream->op[i].dst + row * stream->op[i].dpitch,
-                   (const char *) stream->op[i].src + row * stream->op[i].spitch, stream->op[i].size);
-        }
-    }
-    stream->ops = 0;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -1087,6 +1113,9 @@ CUresult cuStreamSynchronize(CUstream stream)
         }
         fake.legacy_waits++;
         return CUDA_SUCCESS;
+    }
+    if (!fake_default(stream) && fake_is_named(__func__) && 1 == fake.fail_at) {
+        stream->ops = 0; /* the error has come before them */
     }
     FAKE_STREAM(stream);
     fake_run(stream);

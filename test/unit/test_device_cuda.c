@@ -45,6 +45,7 @@ static char *fake_dlerror(void);
 #include "mca/common/gpusym/device/cuda/peer.c"
 #include "mca/common/gpusym/device/cuda/stream.c"
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/memory/heap.h"
 #include "test/unit/fake_libcuda.h"
 
 const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_stream_fatbin[] = "nor is this";
@@ -593,6 +594,95 @@ static void test_mapped_memory_refused(void **unused)
     }
     assert_int_equal(cuda.mem_unexport(gpu, &handle), GPUSYM_SUCCESS);
     assert_int_equal(fake.reserved, 0);
+}
+
+/* ---- memory at reserved addresses ---- */
+
+static void test_reserved_addresses(void **unused)
+{
+    const size_t unit = (size_t) 2 << 20;
+    size_t size = unit + 1;
+    gpusym_range_t range;
+    void *at = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.vmm_reserve(gpu, &size, 3, &at), GPUSYM_SUCCESS);
+    assert_true(2 * unit == size && 0 == (uintptr_t) at % unit && 1 == fake.reserved && 0 == fake.handles);
+    char *p = (char *) at + 2 * size;
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(fake.handles, 0); /* the mapping keeps the memory */
+    assert_int_equal(cuda.mem_range(p + size - 1, &range), GPUSYM_SUCCESS);
+    assert_true(range.base == p && range.size == size && range.shareable);
+    assert_int_equal(cuda.mem_zero(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(p[0] | p[size - 1], 0);
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_ERR);        /* it has memory */
+    assert_int_equal(cuda.vmm_map(gpu, p + size, size), GPUSYM_ERR); /* not reserved */
+    assert_int_equal(cuda.vmm_map(gpu, at, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_unmap(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_SUCCESS); /* once more */
+    assert_int_equal(cuda.vmm_unmap(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_unmap(gpu, at, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_release(gpu, at, size, 3), GPUSYM_SUCCESS);
+    size = SIZE_MAX / 2;
+    assert_int_equal(cuda.vmm_reserve(gpu, &size, 3, &at), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(fake.mistakes, 0);
+}
+
+/* GPUs, drivers and systems (WSL) that have it not, or only for themselves. */
+static void test_no_virtual_memory(void **unused)
+{
+    gpusym_heap_t *heap;
+    gpusym_heap_id_t id;
+    size_t size = 1 << 20;
+    void *at;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    for (int i = 0; i < 2; i++) {
+        fake.no_vmm = 0 == i;
+        fake.no_fd = 1 == i;
+        assert_int_equal(cuda.vmm_reserve(gpu, &size, 1, &at), GPUSYM_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(cuda.error(), "GPU 1 has no virtual memory that peers open by a descriptor"));
+        assert_int_equal(gpusym_heap_create(&cuda, gpu, 1 << 20, 4, true, &heap), GPUSYM_SUCCESS);
+        gpusym_heap_id(heap, 0, &id);
+        assert_true(0 == id.vmm && 1 == fake.allocations && 0 == fake.reserved);
+        gpusym_heap_destroy(heap);
+    }
+}
+
+/* A heap of it, as its process and a peer see it. */
+static void test_heap_of_virtual_memory(void **unused)
+{
+    const size_t size = 4 << 20;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer[2];
+    gpusym_heap_id_t id[2];
+    gpusym_handle_t theirs;
+    void *base[2], *there;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(gpusym_heap_create(&cuda, gpu, size, 2, true, &heap), GPUSYM_SUCCESS);
+    for (unsigned i = 0; i < 2; i++) {
+        gpusym_heap_slot_offer(heap, &offer[i]);
+        gpusym_heap_slot_settle(heap, &offer[i], 0);
+        gpusym_heap_id(heap, i, &id[i]);
+        assert_int_equal(id[i].vmm, 1);
+        assert_int_equal(gpusym_heap_peer(heap, &id[i], &base[i]), GPUSYM_SUCCESS);
+    }
+    assert_true(0 == fake.allocations && 1 == fake.reserved && 2 == fake.handles); /* one each, for the export */
+    assert_true((char *) base[1] == (char *) base[0] + size && 0 == ((char *) base[1])[size - 1]);
+    theirs = another_process(&id[1].handle);
+    assert_int_equal(cuda.mem_import(open_gpu(0, NULL), &theirs, &there), GPUSYM_SUCCESS);
+    ((char *) base[1])[size - 1] = 42;
+    assert_int_equal(((char *) there)[size - 1], 42);
+    gpusym_heap_destroy(heap);
+    assert_int_equal(((char *) there)[size - 1], 42); /* the peer's mapping keeps it */
+    assert_int_equal(cuda.mem_unimport(open_gpu(0, NULL), there), GPUSYM_SUCCESS);
 }
 
 /* ---- gpu_open ---- */
@@ -1235,6 +1325,8 @@ typedef struct {
     gpusym_stream_t *made_stream;
     gpusym_graph_t *graph;
     gpusym_gpu_t *made_gpu;
+    gpusym_heap_t *heap;
+    size_t size;
     int mode;
 } world_t;
 
@@ -1296,6 +1388,46 @@ static int do_import_fd(world_t *x)
 static int undo_import(world_t *x)
 {
     return cuda.mem_unimport(x->gpu, x->made);
+}
+static int do_vmm_reserve(world_t *x)
+{
+    x->size = 64;
+    return cuda.vmm_reserve(x->gpu, &x->size, 2, &x->made);
+}
+static int undo_vmm_reserve(world_t *x)
+{
+    return cuda.vmm_release(x->gpu, x->made, x->size, 2);
+}
+static int do_vmm_map(world_t *x)
+{
+    int rc = do_vmm_reserve(x);
+
+    if (GPUSYM_SUCCESS == rc && GPUSYM_SUCCESS != (rc = cuda.vmm_map(x->gpu, x->made, x->size))) {
+        assert_int_equal(undo_vmm_reserve(x), GPUSYM_SUCCESS);
+    }
+    return rc;
+}
+static int undo_vmm_map(world_t *x)
+{
+    const int rc = cuda.vmm_unmap(x->gpu, x->made, x->size);
+
+    return GPUSYM_SUCCESS == rc ? undo_vmm_reserve(x) : rc;
+}
+/* With virtual memory or, where a call fails, without. */
+static int do_heap(world_t *x)
+{
+    gpusym_heap_id_t id;
+    const int rc = gpusym_heap_create(&cuda, x->gpu, 1 << 20, 2, true, &x->heap);
+
+    assert_true(GPUSYM_SUCCESS == rc && 0 == fake.mistakes);
+    gpusym_heap_id(x->heap, 0, &id);
+    assert_true(id.vmm || NULL != fake.failed);
+    return rc;
+}
+static int undo_heap(world_t *x)
+{
+    gpusym_heap_destroy(x->heap);
+    return GPUSYM_SUCCESS;
 }
 static int do_host_alloc(world_t *x)
 {
@@ -1407,6 +1539,9 @@ static const struct {
     {"mem_range, mapped", do_range_mapped, NULL},
     {"mem_export, mapped", do_export_mapped, undo_export_mapped},
     {"mem_import, by descriptor", do_import_fd, undo_import},
+    {"vmm_reserve", do_vmm_reserve, undo_vmm_reserve},
+    {"vmm_map", do_vmm_map, undo_vmm_map},
+    {"the heap", do_heap, undo_heap},
     {"host_alloc", do_host_alloc, undo_host_alloc},
     {"host_register", do_host_register, undo_host_register},
     {"copy", do_copy, NULL},
@@ -1514,6 +1649,8 @@ static void test_undo_fails(void **unused)
                 {"cuMemFreeHost", do_host_alloc},
                 {"cuMemHostUnregister", do_host_register},
                 {"cuIpcCloseMemHandle", do_import_theirs},
+                {"cuMemAddressFree", do_vmm_reserve},
+                {"cuMemUnmap", do_vmm_map},
                 {"cuMemUnmap", do_import_fd},
                 {"cuMemAddressFree", do_import_fd}};
     world_t x = {0};
@@ -1532,7 +1669,7 @@ static void test_undo_fails(void **unused)
         assert_string_equal(fake.failed, undo[i].name);
         assert_true(1 == fake_depth && fake_current() == &fake_other[0]);
         fake.fail_name = NULL;
-        if (i < 3) {
+        if (i < 3 || do_vmm_reserve == undo[i].act || do_vmm_map == undo[i].act) {
             assert_int_equal(acts[act].undo(&x), GPUSYM_SUCCESS);
         }
         fake.ipc = fake.reserved = 0; /* the driver kept it; we have let go */
@@ -1705,6 +1842,9 @@ int main(void)
         TEST(test_export_user_memory),
         TEST(test_share_mapped_memory),
         TEST(test_mapped_memory_refused),
+        TEST(test_reserved_addresses),
+        TEST(test_no_virtual_memory),
+        TEST(test_heap_of_virtual_memory),
         TEST(test_gpu_primary),
         TEST(test_gpus_without_opening_them),
         TEST(test_gpu_link),
