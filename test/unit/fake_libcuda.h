@@ -3,9 +3,10 @@
  *
  * A CUDA driver of the test's own, strict where the real one is: it keeps a stack of contexts a
  * thread, refuses what needs a context without the right one, runs copies only when a stream is
- * synchronised or queried, refuses the default stream unless it is the program's, and refuses to
- * open its own IPC handles.  Any call can be told to fail.  Included by test_device_cuda.c only, after
- * device/cuda, which brings cuda.h: its prototypes check these.
+ * synchronised or queried, refuses the default stream unless it is the program's, refuses to
+ * open its own IPC handles, and holds virtual memory to the rules of the manual.  Any call can be
+ * told to fail.  Included by test_device_cuda.c only, after device/cuda, which brings cuda.h: its
+ * prototypes check these.
  */
 #ifndef GPUSYM_TEST_FAKE_LIBCUDA_H
 #define GPUSYM_TEST_FAKE_LIBCUDA_H
@@ -24,6 +25,7 @@ struct CUctx_st {
 };
 
 struct CUstream_st {
+    CUstream next; /* of all */
     CUcontext ctx;
     int priority;
     CUstreamCaptureStatus capture;
@@ -64,7 +66,14 @@ typedef struct {
     unsigned synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     unsigned long long id;
     unsigned memory; /* that cuMemMap has put there: its number, from 1; 0: none */
+    unsigned access; /* of mapped memory: a bit for each GPU that reaches it there */
 } fake_region_t;
+
+/* Addresses that cuMemAddressReserve has handed out. */
+typedef struct {
+    uintptr_t base; /* 0: this place is free */
+    size_t size;
+} fake_range_t;
 
 /* Memory of cuMemCreate: a memfd. */
 typedef struct {
@@ -90,6 +99,9 @@ static struct {
     bool implicit; /* another thread captures a blocking stream in global mode: the default stream must not be used */
     CUstream standard;      /* the default streams that a program may use, and we for it; NULL: none */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
+    bool no_vmm, no_fd;     /* no virtual memory; none that a descriptor names */
+    bool fabric;            /* fabric handles may be asked for */
+    size_t granularity;     /* of virtual memory, in bytes */
 
     /* What it saw. */
     const char *failed;                                          /* the call that was made to fail */
@@ -97,6 +109,7 @@ static struct {
     unsigned streams, events, modules, pinned, allocations, ipc; /* live */
     void *registered;                                            /* by cuMemHostRegister */
     unsigned handles, reserved;                                  /* live, of memory and of addresses */
+    unsigned descriptors;                                        /* of this process, at the beginning */
     unsigned graphs, execs;                                      /* live */
     unsigned pushes, retains, peers;
     unsigned mistakes; /* what a real driver would punish later */
@@ -113,12 +126,24 @@ static struct {
 static struct CUctx_st fake_primary[FAKE_GPUS], fake_other[FAKE_GPUS];
 static fake_region_t fake_regions[FAKE_REGIONS];
 static fake_memory_t fake_memories[FAKE_REGIONS];
+static fake_range_t fake_ranges[FAKE_REGIONS];
+static CUstream fake_streams;
 static _Thread_local CUcontext fake_stack[FAKE_STACK];
 static _Thread_local unsigned fake_depth;
 static _Thread_local CUstreamCaptureMode fake_mode;
 
 /* Streams, modules and graphs that it has handed out: those of a context that is gone nobody destroys. */
 static void *fake_handed_out[FAKE_HANDLES];
+
+static unsigned fake_open_descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        n += -1 != fcntl(fd, F_GETFD);
+    }
+    return n;
+}
 
 /* A zeroed handle of `bytes` bytes; NULL: there is no memory, or no place. */
 static void *fake_hand_out(size_t bytes)
@@ -150,12 +175,18 @@ __attribute__((unused)) static void fake_take_back_all(void)
         free(fake_handed_out[i]);
         fake_handed_out[i] = NULL;
     }
+    fake_streams = NULL;
+}
+
+static bool fake_is_named(const char *name)
+{
+    return NULL == fake.fail_name || 0 == strcmp(fake.fail_name, name);
 }
 
 /* Begins an entry point: whether the call is to fail. */
 static bool fake_fails(const char *name)
 {
-    if (0 == fake.fail_at || (NULL != fake.fail_name && 0 != strcmp(fake.fail_name, name)) || 0 != --fake.fail_at) {
+    if (0 == fake.fail_at || !fake_is_named(name) || 0 != --fake.fail_at) {
         return false;
     }
     fake.failed = name;
@@ -228,7 +259,7 @@ static fake_region_t *fake_region_add(size_t size, unsigned type, bool managed, 
             }
             static unsigned long long ids;
             memset(base, 0xa5, size);
-            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0, ++ids, 0};
+            fake_regions[i] = (fake_region_t){base, size, type, managed, ordinal, ctx, 0, ++ids, 0, 0};
             return &fake_regions[i];
         }
     }
@@ -345,6 +376,11 @@ CUresult cuDeviceCanAccessPeer(int *yes, CUdevice from, CUdevice to)
     return from == to ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+/* By number: older headers do not have all of them. */
+#define FAKE_ATTRIBUTE_VMM ((CUdevice_attribute) 102)
+#define FAKE_ATTRIBUTE_FD ((CUdevice_attribute) 103)
+#define FAKE_ATTRIBUTE_FABRIC ((CUdevice_attribute) 128)
+
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
 {
     FAKE_ENTER();
@@ -353,6 +389,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
              : CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == attribute ? 9
              : CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE == attribute        ? 2619000
              : CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH == attribute  ? 5120
+             : FAKE_ATTRIBUTE_VMM == attribute                           ? !fake.no_vmm
+             : FAKE_ATTRIBUTE_FD == attribute                            ? !fake.no_fd
+             : FAKE_ATTRIBUTE_FABRIC == attribute                        ? fake.fabric
                                                                          : 0;
     return CUDA_SUCCESS;
 }
@@ -538,6 +577,46 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
     return CUDA_SUCCESS;
 }
 
+/* A flag that is not there yet: nothing behind it is run. */
+static bool fake_waits(CUstream stream, unsigned i)
+{
+    return NULL != stream->op[i].flag && stream->op[i].wait &&
+           (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
+}
+
+static void fake_run(CUstream stream)
+{
+    for (unsigned i = 0; i < stream->ops; i++) {
+        if (fake_waits(stream, i)) {
+            memmove(stream->op, stream->op + i, (stream->ops - i) * sizeof(stream->op[0]));
+            stream->ops -= i;
+            return;
+        }
+        if (NULL != stream->op[i].flag) {
+            if (!stream->op[i].wait) {
+                *stream->op[i].flag = stream->op[i].number;
+            }
+            continue;
+        }
+        if (NULL == stream->op[i].src) {
+            memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
+        }
+        for (size_t row = 0; NULL != stream->op[i].src && row < stream->op[i].rows; row++) {
+            memcpy((char *) stream->op[i].dst + row * stream->op[i].dpitch,
+                   (const char *) stream->op[i].src + row * stream->op[i].spitch, stream->op[i].size);
+        }
+    }
+    stream->ops = 0;
+}
+
+/* Before memory goes, its work ends. */
+static void fake_run_all(void)
+{
+    for (CUstream stream = fake_streams; NULL != stream; stream = stream->next) {
+        fake_run(stream);
+    }
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 {
     FAKE_CONTEXT();
@@ -554,6 +633,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
     FAKE_CONTEXT();
+    fake_run_all();
     if (!fake_region_remove(p)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -629,17 +709,22 @@ static CUresult fake_queue(CUstream stream, void *dst, const void *src, unsigned
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUstream stream)
-{
-    FAKE_STREAM(stream);
-    return fake_queue(stream, (void *) (uintptr_t) dst, NULL, value, size);
-}
-
-/* Whether memory goes on behind the end of the region in which it begins, which no copy does. */
+/* Whether memory goes on behind the end of the region in which it begins, which no copy does, or is mapped and this GPU
+ * has no access to it. */
 static bool fake_crosses(CUdeviceptr p, size_t size)
 {
     const fake_region_t *region = fake_region(p);
-    return NULL != region && p + size > (uintptr_t) region->base + region->size;
+    return NULL != region && (p + size > (uintptr_t) region->base + region->size ||
+                              (0 != region->memory && 0 == (region->access & 1u << fake_current()->dev)));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUstream stream)
+{
+    FAKE_STREAM(stream);
+    if (fake_crosses(dst, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return fake_queue(stream, (void *) (uintptr_t) dst, NULL, value, size);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
@@ -707,10 +792,16 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
-/* Mapped memory. Needs no context. A handle is a number of fake_memories, and what was mapped with it; addresses are
- * inaccessible until access is set. */
+/* Virtual memory. Needs no context. A handle is a number of fake_memories, and what was mapped with it; addresses are
+ * inaccessible until access is set. Memory is a memfd, which a shareable handle names. */
 
 #define FAKE_HANDLE 0x100
+#define FAKE_TYPE_FABRIC 8u /* CU_MEM_HANDLE_TYPE_FABRIC, which older headers do not have */
+
+static bool fake_whole(size_t n)
+{
+    return 0 == n % fake.granularity;
+}
 
 static fake_memory_t *fake_memory(CUmemGenericAllocationHandle handle)
 {
@@ -725,27 +816,71 @@ static void fake_memory_settle(fake_memory_t *memory)
     }
 }
 
-/* A handle to the memory of fd, which is taken over; 0 when full. */
-static CUmemGenericAllocationHandle fake_memory_add(int fd, size_t size, const CUmemAllocationProp *prop)
+/* A handle to the memory of fd, which is taken over. */
+static CUresult fake_memory_add(int fd, size_t size, const CUmemAllocationProp *prop,
+                                CUmemGenericAllocationHandle *handle)
 {
+    if (fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     for (unsigned i = 0; i < FAKE_REGIONS; i++) {
         if (0 == fake_memories[i].refs && 0 == fake_memories[i].maps) {
             fake_memories[i] = (fake_memory_t){.fd = fd, .size = size, .refs = 1, .prop = *prop};
-            return FAKE_HANDLE + i;
+            fake.handles++;
+            *handle = FAKE_HANDLE + i;
+            return CUDA_SUCCESS;
         }
     }
     close(fd);
-    return 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What a program makes, for GPU ordinal; types: CU_MEM_HANDLE_TYPE_*. */
-static CUmemGenericAllocationHandle fake_mem_create(size_t size, int ordinal, unsigned types)
+/* Whether there can be such memory: of a GPU, by handles that the system has. */
+static CUresult fake_memory_judge(const CUmemAllocationProp *prop)
 {
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes = (CUmemAllocationHandleType) types,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
-    int fd = memfd_create("fake", MFD_CLOEXEC);
-    return fd < 0 || 0 != ftruncate(fd, (off_t) size) ? 0 : fake_memory_add(fd, size, &prop);
+    const unsigned types = (unsigned) prop->requestedHandleTypes;
+
+    if (fake.no_vmm) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (CU_MEM_ALLOCATION_TYPE_PINNED != prop->type || CU_MEM_LOCATION_TYPE_DEVICE != prop->location.type ||
+        0 != (types & ~(unsigned) CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR & ~FAKE_TYPE_FABRIC)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->location.id < 0 || prop->location.id >= fake.gpus) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (0 != (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) && fake.no_fd) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return 0 != (types & FAKE_TYPE_FABRIC) && !fake.fabric ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    FAKE_ENTER();
+    if (CU_MEM_ALLOC_GRANULARITY_MINIMUM != option && CU_MEM_ALLOC_GRANULARITY_RECOMMENDED != option) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *granularity = fake.granularity;
+    return fake_memory_judge(prop);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
+{
+    FAKE_ENTER();
+    const CUresult result = fake_memory_judge(prop);
+    if (CUDA_SUCCESS != result || 0 != flags || 0 == size || !fake_whole(size)) {
+        return CUDA_SUCCESS != result ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    const int fd = memfd_create("fake", MFD_CLOEXEC);
+    if (fd >= 0 && 0 != ftruncate(fd, (off_t) size)) {
+        close(fd);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return fake_memory_add(fd, size, prop, handle);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *p)
@@ -800,7 +935,7 @@ CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle
         return CUDA_ERROR_INVALID_VALUE;
     }
     *(int *) shared = dup(memory->fd);
-    return CUDA_SUCCESS;
+    return *(int *) shared < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
@@ -814,33 +949,76 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     if (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type || 0 != fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *handle = fake_memory_add(dup(fd), (size_t) st.st_size, &prop);
-    if (0 == *handle) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    fake.handles++;
-    return CUDA_SUCCESS;
+    return fake_memory_add(dup(fd), (size_t) st.st_size, &prop, handle);
 }
 
+/* The range that p lies in; NULL: none. */
+static fake_range_t *fake_range(CUdeviceptr p)
+{
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        if (0 != fake_ranges[i].base && fake_ranges[i].base <= p && p < fake_ranges[i].base + fake_ranges[i].size) {
+            return &fake_ranges[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether something is mapped in [p, p + size). */
+static bool fake_mapped(CUdeviceptr p, size_t size)
+{
+    for (int i = 0; i < FAKE_REGIONS; i++) {
+        const uintptr_t base = (uintptr_t) fake_regions[i].base;
+        if (0 != base && 0 != fake_regions[i].memory && base < p + size && p < base + fake_regions[i].size) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Without an alignment they are aligned as mappings must be. */
 CUresult cuMemAddressReserve(CUdeviceptr *p, size_t size, size_t alignment, CUdeviceptr at, unsigned long long flags)
 {
+    const size_t page = (size_t) sysconf(_SC_PAGESIZE), unit = 0 != alignment ? alignment : fake.granularity;
+    fake_range_t *range = fake_ranges;
+
     FAKE_ENTER();
-    void *map = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (MAP_FAILED == map || 0 != alignment || 0 != at || 0 != flags) {
+    if (fake.no_vmm) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (0 == size || 0 != size % page || 0 != (alignment & (alignment - 1)) || 0 != at % page || 0 != flags) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    while (range < fake_ranges + FAKE_REGIONS && 0 != range->base) {
+        range++;
+    }
+    char *map = fake_ranges + FAKE_REGIONS == range
+                    ? MAP_FAILED
+                    : mmap(NULL, size + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (MAP_FAILED == map) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const size_t before = (unit - (uintptr_t) map % unit) % unit;
+    if (0 != before) {
+        (void) munmap(map, before);
+    }
+    (void) munmap(map + before + size, unit - before);
+    *range = (fake_range_t){(uintptr_t) map + before, size};
     fake.reserved++;
-    *p = (uintptr_t) map;
+    *p = range->base;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
 {
+    fake_range_t *range = fake_range(p);
+
     FAKE_ENTER();
-    if (0 == fake.reserved || NULL != fake_region(p) || 0 != munmap((void *) (uintptr_t) p, size)) {
+    if (NULL == range || range->base != p || range->size != size || fake_mapped(p, size) || 0 == fake.reserved) {
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
     }
+    (void) munmap((void *) (uintptr_t) p, size);
+    range->base = 0;
     fake.reserved--;
     return CUDA_SUCCESS;
 }
@@ -849,9 +1027,11 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
                   unsigned long long flags)
 {
     fake_memory_t *memory = fake_memory(handle);
+    const fake_range_t *range = fake_range(p);
 
     FAKE_ENTER();
-    if (NULL == memory || 0 != offset || 0 != flags || size > memory->size || NULL != fake_region(p)) {
+    if (NULL == memory || NULL == range || p + size > range->base + range->size || 0 != offset || 0 != flags ||
+        0 == size || size > memory->size || !fake_whole(size) || !fake_whole(p) || fake_mapped(p, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (int i = 0; i < FAKE_REGIONS; i++) {
@@ -879,6 +1059,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
     }
+    fake_run_all();
     fake_memory_t *memory = &fake_memories[region->memory - 1];
     memory->maps--;
     fake_memory_settle(memory);
@@ -889,13 +1070,17 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 
 CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *access, size_t count)
 {
-    const fake_region_t *region = fake_region(p);
+    fake_region_t *region = fake_region(p);
 
     FAKE_ENTER();
-    if (NULL == region || region->size != size || 1 != count || CU_MEM_ACCESS_FLAGS_PROT_READWRITE != access->flags ||
-        CU_MEM_LOCATION_TYPE_DEVICE != access->location.type || access->location.id >= fake.gpus) {
+    if (NULL == region || 0 == region->memory || (uintptr_t) region->base != p || region->size != size || 1 != count ||
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE != access->flags || CU_MEM_LOCATION_TYPE_DEVICE != access->location.type) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (access->location.id < 0 || access->location.id >= fake.gpus) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    region->access |= 1u << access->location.id;
     return 0 == mprotect(region->base, size, PROT_READ | PROT_WRITE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -912,6 +1097,8 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
     (*stream)->ctx = fake_current();
     (*stream)->blocking = CU_STREAM_DEFAULT == flags;
     (*stream)->priority = priority;
+    (*stream)->next = fake_streams;
+    fake_streams = *stream;
     fake.streams++;
     return CUDA_SUCCESS;
 }
@@ -926,39 +1113,15 @@ CUresult cuStreamDestroy_v2(CUstream stream)
         return CUDA_SUCCESS;
     }
     FAKE_STREAM(stream);
-    return CUDA_ERROR_INVALID_HANDLE;
-}
-
-/* A flag that is not there yet: nothing behind it is run. */
-static bool fake_waits(CUstream stream, unsigned i)
-{
-    return NULL != stream->op[i].flag && stream->op[i].wait &&
-           (int32_t) (*stream->op[i].flag - stream->op[i].number) < 0;
-}
-
-static void fake_run(CUstream stream)
-{
-    for (unsigned i = 0; i < stream->ops; i++) {
-        if (fake_waits(stream, i)) {
-            memmove(stream->op, stream->op + i, (stream->ops - i) * sizeof(stream->op[0]));
-            stream->ops -= i;
-            return;
-        }
-        if (NULL != stream->op[i].flag) {
-            if (!stream->op[i].wait) {
-                *stream->op[i].flag = stream->op[i].number;
-            }
-            continue;
-        }
-        if (NULL == stream->op[i].src) {
-            memset(stream->op[i].dst, stream->op[i].value, stream->op[i].size);
-        }
-        for (size_t row = 0; NULL != stream->op[i].src && row < stream->op[i].rows; row++) {
-            memcpy((char *) stream->op[i].dst + row * stream->op[i].dpitch,
-                   (const char *) stream->op[i].src + row * stream->op[i].spitch, stream->op[i].size);
+    for (CUstream *link = &fake_streams; NULL != *link; link = &(*link)->next) {
+        if (*link == stream) {
+            *link = stream->next;
+            break;
         }
     }
-    stream->ops = 0;
+    fake_take_back(stream);
+    fake.streams--;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -971,6 +1134,9 @@ CUresult cuStreamSynchronize(CUstream stream)
         }
         fake.legacy_waits++;
         return CUDA_SUCCESS;
+    }
+    if (!fake_default(stream) && fake_is_named(__func__) && 1 == fake.fail_at) {
+        stream->ops = 0; /* the error has come before them */
     }
     FAKE_STREAM(stream);
     fake_run(stream);

@@ -45,9 +45,22 @@ static char *fake_dlerror(void);
 #include "mca/common/gpusym/device/cuda/peer.c"
 #include "mca/common/gpusym/device/cuda/stream.c"
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/memory/heap.h"
 #include "test/unit/fake_libcuda.h"
 
 const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_stream_fatbin[] = "nor is this";
+
+/* What a program makes, for GPU ordinal; types: CU_MEM_HANDLE_TYPE_*. */
+static CUmemGenericAllocationHandle fake_mem_create(size_t size, int ordinal, unsigned types)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = (CUmemAllocationHandleType) types,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    CUmemGenericAllocationHandle memory = 0;
+
+    assert_int_equal(cuMemCreate(&memory, size, &prop, 0), CUDA_SUCCESS);
+    return memory;
+}
 
 /* Memory of GPU ordinal as a program maps it, at addresses of its own. */
 static char *fake_mapping(size_t size, int ordinal, unsigned types)
@@ -60,7 +73,6 @@ static char *fake_mapping(size_t size, int ordinal, unsigned types)
     assert_int_equal(cuMemAddressReserve(&p, size, 0, 0, 0), CUDA_SUCCESS);
     fake.reserved--; /* not ours */
     assert_int_equal(cuMemMap(p, size, 0, memory, 0), CUDA_SUCCESS);
-    fake.handles++;
     assert_int_equal(cuMemRelease(memory), CUDA_SUCCESS); /* the mapping keeps it */
     assert_int_equal(cuMemSetAccess(p, size, &access, 1), CUDA_SUCCESS);
     return (char *) (uintptr_t) p;
@@ -82,9 +94,17 @@ static int setup(void **unused)
     memset(&fake, 0, sizeof(fake));
     fake.gpus = 2;
     fake.fail_with = CUDA_ERROR_UNKNOWN;
+    fake.granularity = (size_t) 2 << 20;
+    fake.descriptors = fake_open_descriptors();
     for (int i = 0; i < FAKE_GPUS; i++) {
         fake_primary[i] = (struct CUctx_st){.dev = i, .primary = true};
         fake_other[i] = (struct CUctx_st){.dev = i};
+    }
+    for (int i = 0; i < FAKE_REGIONS; i++) { /* of a test whose driver was to fail at freeing them */
+        if (0 != fake_ranges[i].base) {
+            munmap((void *) fake_ranges[i].base, fake_ranges[i].size);
+            fake_ranges[i].base = 0;
+        }
     }
     fake_depth = 0;
     fake_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -104,6 +124,9 @@ static int teardown(void **unused)
         }
         free(fake_regions[i].base);
         fake_regions[i].base = NULL;
+    }
+    if (fake.descriptors != fake_open_descriptors()) {
+        return 1;
     }
     return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.streams ||
            0 != fake.events || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc ||
@@ -369,7 +392,7 @@ static void test_range(void **unused)
 
 #define BY_FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 /* Declared by newer versions of cuda.h than we need. */
-#define BY_FABRIC 8u                         /* CU_MEM_HANDLE_TYPE_FABRIC */
+#define BY_FABRIC FAKE_TYPE_FABRIC
 #define ON_NUMA_NODE ((CUmemLocationType) 3) /* CU_MEM_LOCATION_TYPE_HOST_NUMA */
 
 /* Memory of cuMemCreate is known by its handle: other memory at the same addresses has another id. */
@@ -381,7 +404,9 @@ static void test_range_of_mapped_memory(void **unused)
 
     (void) unused;
     open_cuda();
+    fake.fabric = true;
     char *p = fake_mapping(block, 1, BY_FD), *unnamed = fake_mapping(block, 1, BY_FABRIC);
+    fake.granularity = 4096;
     char *small = fake_mapping(4096, 1, BY_FD | BY_FABRIC);
     assert_int_equal(cuda.mem_range(p + block - 1, &range), GPUSYM_SUCCESS);
     assert_true(range.base == p && range.size == block && range.shareable);
@@ -402,9 +427,71 @@ static void test_range_of_mapped_memory(void **unused)
     fake.fail_name = "cuMemRetainAllocationHandle";
     fake.fail_at = 1;
     assert_int_equal(cuda.mem_range(p, &again), GPUSYM_ERR);
-    fake.handles++; /* the program's */
     assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
     assert_int_equal(fake.pushes, 0);
+}
+
+/* What the manual says of virtual memory, so that our use of it is held to that. */
+static void test_driver_refuses(void **unused)
+{
+    const size_t unit = (size_t) 2 << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = (CUmemAllocationHandleType) BY_FD,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle one = 0, other = 0;
+    CUdeviceptr p = 0;
+    size_t granularity = 0;
+    int fd = -1;
+
+    (void) unused;
+    assert_int_equal(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM), 0);
+    assert_int_equal(granularity, unit);
+    assert_int_equal(cuMemCreate(&one, unit + 4096, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 1), CUDA_ERROR_INVALID_VALUE);
+    prop.location.id = fake.gpus;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
+    prop.location.id = 1;
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) BY_FABRIC;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_ERROR_NOT_PERMITTED);
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) 0;
+    assert_int_equal(cuMemCreate(&one, unit, &prop, 0), CUDA_SUCCESS); /* with no handle for others */
+    assert_int_equal(cuMemExportToShareableHandle(&fd, one, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     CUDA_ERROR_INVALID_VALUE);
+    prop.requestedHandleTypes = (CUmemAllocationHandleType) BY_FD;
+    assert_int_equal(cuMemCreate(&other, 2 * unit, &prop, 0), CUDA_SUCCESS);
+
+    assert_int_equal(cuMemAddressReserve(&p, unit + 1, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressReserve(&p, unit, 3 * unit, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressReserve(&p, 3 * unit, unit, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(p + 4096, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemMap(p, 2 * unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);              /* it is smaller */
+    assert_int_equal(cuMemMap(p, unit, unit, other, 0), CUDA_ERROR_INVALID_VALUE);             /* not from its start */
+    assert_int_equal(cuMemMap(p + 2 * unit, 2 * unit, 0, other, 0), CUDA_ERROR_INVALID_VALUE); /* over the end */
+    assert_int_equal(cuMemMap(p - unit, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemMap(p + unit, 2 * unit, 0, other, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(p + 2 * unit, unit, 0, one, 0), CUDA_ERROR_INVALID_VALUE); /* something is there */
+    assert_int_equal(cuMemMap(p, unit, 0, one, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemSetAccess(p, 3 * unit + 1, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    access.location.id = fake.gpus;
+    assert_int_equal(cuMemSetAccess(p, unit, &access, 1), CUDA_ERROR_INVALID_DEVICE);
+
+    assert_int_equal(cuMemRelease(one), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
+    assert_int_equal(cuMemRetainAllocationHandle(&one, (void *) (uintptr_t) (p + unit + 1)), CUDA_SUCCESS);
+    assert_int_equal(one, other); /* the mapping keeps it */
+    assert_int_equal(cuMemRelease(one), CUDA_SUCCESS);
+    assert_int_equal(fake.mistakes, 0);
+    assert_int_equal(cuMemAddressFree(p, 3 * unit), CUDA_ERROR_INVALID_VALUE); /* in use */
+    assert_int_equal(cuMemUnmap(p + unit, unit), CUDA_ERROR_INVALID_VALUE);    /* a part */
+    assert_int_equal(cuMemUnmap(p + unit, 2 * unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemUnmap(p, unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemRetainAllocationHandle(&one, (void *) (uintptr_t) p), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressFree(p, unit), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAddressFree(p, 3 * unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(other), CUDA_ERROR_INVALID_VALUE); /* once too often */
+    assert_int_equal(fake.mistakes, 4);
+    fake.mistakes = 0;
 }
 
 /* The program's own memory is exported and mapped as our own is. */
@@ -521,6 +608,95 @@ static void test_mapped_memory_refused(void **unused)
     }
     assert_int_equal(cuda.mem_unexport(gpu, &handle), GPUSYM_SUCCESS);
     assert_int_equal(fake.reserved, 0);
+}
+
+/* ---- memory at reserved addresses ---- */
+
+static void test_reserved_addresses(void **unused)
+{
+    const size_t unit = (size_t) 2 << 20;
+    size_t size = unit + 1;
+    gpusym_range_t range;
+    void *at = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.vmm_reserve(gpu, &size, 3, &at), GPUSYM_SUCCESS);
+    assert_true(2 * unit == size && 0 == (uintptr_t) at % unit && 1 == fake.reserved && 0 == fake.handles);
+    char *p = (char *) at + 2 * size;
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(fake.handles, 0); /* the mapping keeps the memory */
+    assert_int_equal(cuda.mem_range(p + size - 1, &range), GPUSYM_SUCCESS);
+    assert_true(range.base == p && range.size == size && range.shareable);
+    assert_int_equal(cuda.mem_zero(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(p[0] | p[size - 1], 0);
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_ERR);        /* it has memory */
+    assert_int_equal(cuda.vmm_map(gpu, p + size, size), GPUSYM_ERR); /* not reserved */
+    assert_int_equal(cuda.vmm_map(gpu, at, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_unmap(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_map(gpu, p, size), GPUSYM_SUCCESS); /* once more */
+    assert_int_equal(cuda.vmm_unmap(gpu, p, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_unmap(gpu, at, size), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.vmm_release(gpu, at, size, 3), GPUSYM_SUCCESS);
+    size = SIZE_MAX / 2;
+    assert_int_equal(cuda.vmm_reserve(gpu, &size, 3, &at), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(fake.mistakes, 0);
+}
+
+/* GPUs, drivers and systems (WSL) that have it not, or only for themselves. */
+static void test_no_virtual_memory(void **unused)
+{
+    gpusym_heap_t *heap;
+    gpusym_heap_id_t id;
+    size_t size = 1 << 20;
+    void *at;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    for (int i = 0; i < 2; i++) {
+        fake.no_vmm = 0 == i;
+        fake.no_fd = 1 == i;
+        assert_int_equal(cuda.vmm_reserve(gpu, &size, 1, &at), GPUSYM_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(cuda.error(), "GPU 1 has no virtual memory that peers open by a descriptor"));
+        assert_int_equal(gpusym_heap_create(&cuda, gpu, 1 << 20, 4, true, &heap), GPUSYM_SUCCESS);
+        gpusym_heap_id(heap, 0, &id);
+        assert_true(0 == id.vmm && 1 == fake.allocations && 0 == fake.reserved);
+        gpusym_heap_destroy(heap);
+    }
+}
+
+/* A heap of it, as its process and a peer see it. */
+static void test_heap_of_virtual_memory(void **unused)
+{
+    const size_t size = 4 << 20;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer[2];
+    gpusym_heap_id_t id[2];
+    gpusym_handle_t theirs;
+    void *base[2], *there;
+
+    (void) unused;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(gpusym_heap_create(&cuda, gpu, size, 2, true, &heap), GPUSYM_SUCCESS);
+    for (unsigned i = 0; i < 2; i++) {
+        gpusym_heap_slot_offer(heap, &offer[i]);
+        gpusym_heap_slot_settle(heap, &offer[i], 0);
+        gpusym_heap_id(heap, i, &id[i]);
+        assert_int_equal(id[i].vmm, 1);
+        assert_int_equal(gpusym_heap_peer(heap, &id[i], &base[i]), GPUSYM_SUCCESS);
+    }
+    assert_true(0 == fake.allocations && 1 == fake.reserved && 2 == fake.handles); /* one each, for the export */
+    assert_true((char *) base[1] == (char *) base[0] + size && 0 == ((char *) base[1])[size - 1]);
+    theirs = another_process(&id[1].handle);
+    assert_int_equal(cuda.mem_import(open_gpu(0, NULL), &theirs, &there), GPUSYM_SUCCESS);
+    ((char *) base[1])[size - 1] = 42;
+    assert_int_equal(((char *) there)[size - 1], 42);
+    gpusym_heap_destroy(heap);
+    assert_int_equal(((char *) there)[size - 1], 42); /* the peer's mapping keeps it */
+    assert_int_equal(cuda.mem_unimport(open_gpu(0, NULL), there), GPUSYM_SUCCESS);
 }
 
 /* ---- gpu_open ---- */
@@ -1163,6 +1339,8 @@ typedef struct {
     gpusym_stream_t *made_stream;
     gpusym_graph_t *graph;
     gpusym_gpu_t *made_gpu;
+    gpusym_heap_t *heap;
+    size_t size;
     int mode;
 } world_t;
 
@@ -1224,6 +1402,46 @@ static int do_import_fd(world_t *x)
 static int undo_import(world_t *x)
 {
     return cuda.mem_unimport(x->gpu, x->made);
+}
+static int do_vmm_reserve(world_t *x)
+{
+    x->size = 64;
+    return cuda.vmm_reserve(x->gpu, &x->size, 2, &x->made);
+}
+static int undo_vmm_reserve(world_t *x)
+{
+    return cuda.vmm_release(x->gpu, x->made, x->size, 2);
+}
+static int do_vmm_map(world_t *x)
+{
+    int rc = do_vmm_reserve(x);
+
+    if (GPUSYM_SUCCESS == rc && GPUSYM_SUCCESS != (rc = cuda.vmm_map(x->gpu, x->made, x->size))) {
+        assert_int_equal(undo_vmm_reserve(x), GPUSYM_SUCCESS);
+    }
+    return rc;
+}
+static int undo_vmm_map(world_t *x)
+{
+    const int rc = cuda.vmm_unmap(x->gpu, x->made, x->size);
+
+    return GPUSYM_SUCCESS == rc ? undo_vmm_reserve(x) : rc;
+}
+/* With virtual memory or, where a call fails, without. */
+static int do_heap(world_t *x)
+{
+    gpusym_heap_id_t id;
+    const int rc = gpusym_heap_create(&cuda, x->gpu, 1 << 20, 2, true, &x->heap);
+
+    assert_true(GPUSYM_SUCCESS == rc && 0 == fake.mistakes);
+    gpusym_heap_id(x->heap, 0, &id);
+    assert_true(id.vmm || NULL != fake.failed);
+    return rc;
+}
+static int undo_heap(world_t *x)
+{
+    gpusym_heap_destroy(x->heap);
+    return GPUSYM_SUCCESS;
 }
 static int do_host_alloc(world_t *x)
 {
@@ -1335,6 +1553,9 @@ static const struct {
     {"mem_range, mapped", do_range_mapped, NULL},
     {"mem_export, mapped", do_export_mapped, undo_export_mapped},
     {"mem_import, by descriptor", do_import_fd, undo_import},
+    {"vmm_reserve", do_vmm_reserve, undo_vmm_reserve},
+    {"vmm_map", do_vmm_map, undo_vmm_map},
+    {"the heap", do_heap, undo_heap},
     {"host_alloc", do_host_alloc, undo_host_alloc},
     {"host_register", do_host_register, undo_host_register},
     {"copy", do_copy, NULL},
@@ -1442,6 +1663,8 @@ static void test_undo_fails(void **unused)
                 {"cuMemFreeHost", do_host_alloc},
                 {"cuMemHostUnregister", do_host_register},
                 {"cuIpcCloseMemHandle", do_import_theirs},
+                {"cuMemAddressFree", do_vmm_reserve},
+                {"cuMemUnmap", do_vmm_map},
                 {"cuMemUnmap", do_import_fd},
                 {"cuMemAddressFree", do_import_fd}};
     world_t x = {0};
@@ -1460,7 +1683,7 @@ static void test_undo_fails(void **unused)
         assert_string_equal(fake.failed, undo[i].name);
         assert_true(1 == fake_depth && fake_current() == &fake_other[0]);
         fake.fail_name = NULL;
-        if (i < 3) {
+        if (i < 3 || do_vmm_reserve == undo[i].act || do_vmm_map == undo[i].act) {
             assert_int_equal(acts[act].undo(&x), GPUSYM_SUCCESS);
         }
         fake.ipc = fake.reserved = 0; /* the driver kept it; we have let go */
@@ -1630,9 +1853,13 @@ int main(void)
         TEST(test_look_marks_nothing),
         TEST(test_range),
         TEST(test_range_of_mapped_memory),
+        TEST(test_driver_refuses),
         TEST(test_export_user_memory),
         TEST(test_share_mapped_memory),
         TEST(test_mapped_memory_refused),
+        TEST(test_reserved_addresses),
+        TEST(test_no_virtual_memory),
+        TEST(test_heap_of_virtual_memory),
         TEST(test_gpu_primary),
         TEST(test_gpus_without_opening_them),
         TEST(test_gpu_link),

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -190,16 +191,27 @@ static unsigned mappings(void)
     return n;
 }
 
+/* Of the heaps below, as far as they can. */
+static bool vmm;
+
 static int device_up(void **state)
 {
     const char *why = NULL;
     (void) state;
+    vmm = false;
     dev = gpusym_device_select(GPUSYM_DEVICE_SIM, &why);
     if (NULL == dev || GPUSYM_SUCCESS != dev->gpu_open(NULL, &gpu)) {
         print_error("no simulated GPU: %s\n", NULL != why ? why : "gpu_open");
         return 1;
     }
     return 0;
+}
+
+static int device_up_vmm(void **state)
+{
+    const int rc = device_up(state);
+    vmm = true;
+    return rc;
 }
 
 static int device_down(void **state)
@@ -277,7 +289,7 @@ static void a_slab_is_zeroed_and_known_by_its_id(void **state)
     gpusym_heap_id_t id;
     gpusym_mem_t mem;
     void *base;
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap));
     assert_ptr_equal(gpusym_heap_gpu(heap), gpu);
     assert_ptr_equal((char *) heap_at(heap, 4096), (char *) heap_at(heap, 0) + 4096);
     dev->query(heap_at(heap, (1 << 20) - 1), &mem);
@@ -301,7 +313,7 @@ static void peers_are_mapped_once(void **state)
     gpusym_heap_id_t id[PEERS];
     void *base[PEERS], *again;
     for (unsigned i = 0; i < PEERS; i++) {
-        OK(gpusym_heap_create(dev, gpu, 128 << 10, 1, &heap[i]));
+        OK(gpusym_heap_create(dev, gpu, 128 << 10, 1, vmm, &heap[i]));
         gpusym_heap_id(heap[i], 0, &id[i]);
         fill(heap_at(heap[i], 0), (uint8_t) (i + 1), 128 << 10);
         for (unsigned k = 0; k < i; k++) {
@@ -352,7 +364,7 @@ static void threads_find_the_same_mapping(void **state)
     mapper_t m[4];
     pthread_t thread[4];
     for (unsigned i = 0; i < 8; i++) {
-        OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &heap[i]));
+        OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, vmm, &heap[i]));
         gpusym_heap_id(heap[i], 0, &id[i]);
     }
     for (unsigned t = 0; t < 4; t++) {
@@ -378,8 +390,8 @@ static void a_wrong_id_is_refused(void **state)
     gpusym_heap_t *heap, *gone;
     gpusym_heap_id_t id, old;
     void *base;
-    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &heap));
-    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, &gone));
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, vmm, &heap));
+    OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, vmm, &gone));
     gpusym_heap_id(gone, 0, &old);
     memset(&id, 0x77, sizeof id);
     assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
@@ -403,11 +415,11 @@ static void nothing_is_held_after_an_error(void **state)
         assert_int_equal(device_up(NULL), 0);
         const unsigned before = mappings();
         if (i < 2) {
-            assert_int_not_equal(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap), GPUSYM_SUCCESS);
+            assert_int_not_equal(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap), GPUSYM_SUCCESS);
             assert_int_equal(mappings(), before);
         }
-        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
-        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &other));
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap));
+        OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &other));
         gpusym_heap_id(other, 0, &id);
         if (2 == i) {
             assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
@@ -535,7 +547,7 @@ static void every_slot_is_had_once_and_comes_back(void **state)
     for (size_t i = 0; i < HEAP_SIZES; i++) {
         gpusym_heap_t *heap;
         unsigned all = 0;
-        OK(gpusym_heap_create(dev, gpu, heap_sizes[i], 1, &heap));
+        OK(gpusym_heap_create(dev, gpu, heap_sizes[i], 1, vmm, &heap));
         assert_int_equal(gpusym_heap_size(heap), heap_sizes[i]);
         assert_int_equal(heap_used(heap), 0);
         for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
@@ -563,7 +575,7 @@ static void an_offer_reserves(void **state)
     gpusym_heap_t *heap;
     gpusym_slot_offer_t a, b, c;
     uint64_t reserved = 0;
-    OK(gpusym_heap_create(dev, gpu, size, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, size, 1, vmm, &heap));
     gpusym_heap_slot_offer(heap, &a);
     for (unsigned k = 0; k < GPUSYM_SLOT_CLASSES; k++) {
         reserved += GPUSYM_SLOT_NONE == a.off[k] ? 0 : gpusym_slot_size(size, k);
@@ -598,7 +610,7 @@ static void a_heap_gets_more_slabs(void **state)
     gpusym_slot_offer_t offer[MOST + 1], more;
     gpusym_heap_id_t id[MOST];
     void *base[MOST];
-    OK(gpusym_heap_create(dev, gpu, size, MOST, &heap));
+    OK(gpusym_heap_create(dev, gpu, size, MOST, vmm, &heap));
     for (unsigned i = 0; i < MOST; i++) {
         gpusym_heap_slot_offer(heap, &offer[i]);
         assert_int_equal(offer[i].slab, i);
@@ -608,6 +620,8 @@ static void a_heap_gets_more_slabs(void **state)
         gpusym_heap_id(heap, i, &id[i]);
         OK(gpusym_heap_peer(heap, &id[i], &base[i]));
         assert_true(0 == i || (0 != memcmp(&id[i], &id[i - 1], sizeof id[i]) && base[i] != base[i - 1]));
+        assert_int_equal(id[i].vmm, vmm);
+        assert_true(!vmm || (char *) base[i] == (char *) base[0] + i * size); /* at addresses that wait for it */
     }
     gpusym_heap_slot_offer(heap, &offer[MOST]); /* the first slab with one of the next class */
     assert_int_equal(offer[MOST].slab, 0);
@@ -634,7 +648,7 @@ static void a_heap_without_memory_keeps_its_slabs(void **state)
     device_down(NULL);
     gpusym_sim_params.fail = "alloc:2";
     assert_int_equal(device_up(NULL), 0);
-    OK(gpusym_heap_create(dev, gpu, 4 << 20, 4, &heap));
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 4, vmm, &heap));
     gpusym_heap_slot_offer(heap, &a);
     gpusym_heap_slot_settle(heap, &a, 0);
     gpusym_heap_slot_offer(heap, &b);
@@ -646,6 +660,138 @@ static void a_heap_without_memory_keeps_its_slabs(void **state)
     gpusym_heap_destroy(heap);
 }
 
+static unsigned descriptors(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        n += -1 != fcntl(fd, F_GETFD);
+    }
+    return n;
+}
+
+static uint64_t bytes_of_device(void)
+{
+    uint64_t now;
+    gpusym_sim_bytes(&now, NULL);
+    return now;
+}
+
+/* Each step of a slab of virtual memory fails: it is made of other memory, as are later ones, and the first way has
+ * left nothing. */
+static void a_heap_does_without_virtual_memory(void **state)
+{
+    (void) state;
+    /* the reserving of addresses, a slab, its export, those of the second slab; what is there in the end */
+    static const struct {
+        const char *fault;
+        unsigned vmm; /* slabs */
+    } cases[] = {{"alloc:1", 0}, {"alloc:2", 0}, {"export:1", 0}, {"alloc:3", 1}, {"export:2", 1}, {"alloc:9", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gpusym_heap_t *heap;
+        gpusym_slot_offer_t offer[2];
+        gpusym_heap_id_t id;
+        device_down(NULL);
+        gpusym_sim_params.fail = cases[i].fault;
+        assert_int_equal(device_up_vmm(NULL), 0);
+        const unsigned maps = mappings(), fds = descriptors();
+        OK(gpusym_heap_create(dev, gpu, 4 << 20, 4, vmm, &heap));
+        for (unsigned s = 0; s < 2; s++) {
+            gpusym_heap_slot_offer(heap, &offer[s]);
+            gpusym_heap_slot_settle(heap, &offer[s], 0);
+            assert_int_equal(offer[s].slab, s);
+            gpusym_heap_id(heap, s, &id);
+            assert_int_equal(id.vmm, s < cases[i].vmm);
+        }
+        assert_int_equal(bytes_of_device(), 8 << 20);
+        gpusym_heap_destroy(heap);
+        assert_true(maps == mappings() && fds == descriptors() && 0 == bytes_of_device());
+    }
+}
+
+/* A rank cannot map what others have made: they offer other memory; what is in use stays until it is not. */
+static void virtual_memory_is_refused(void **state)
+{
+    (void) state;
+    const uint64_t size = 4 << 20;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t kept, tried, other;
+    gpusym_heap_id_t id;
+    const unsigned maps = mappings(), fds = descriptors();
+    OK(gpusym_heap_create(dev, gpu, size, 2, vmm, &heap));
+    gpusym_heap_slot_offer(heap, &kept);
+    gpusym_heap_slot_settle(heap, &kept, 0);
+    gpusym_heap_slot_offer(heap, &tried);
+    gpusym_heap_slot_settle(heap, &tried, -1);
+    assert_true(0 == kept.slab && 1 == tried.slab && 2 * size == bytes_of_device());
+    gpusym_heap_refuse_vmm(heap);
+    assert_int_equal(bytes_of_device(), size); /* the second one is not in use */
+    for (unsigned i = 0; i < 3; i++) {
+        gpusym_heap_slot_offer(heap, &other);
+        assert_int_equal(other.slab, i < 2 ? 2 + i : 2); /* two of these, whatever there was before */
+        gpusym_heap_slot_settle(heap, &other, i < 2 ? 0 : -1);
+        gpusym_heap_id(heap, (unsigned) other.slab, &id);
+        assert_int_equal(id.vmm, 0);
+        gpusym_heap_refuse_vmm(heap);
+    }
+    gpusym_heap_slot_offer_of(heap, kept.slab, &other); /* the communicator that is there goes on */
+    assert_true(kept.slab == other.slab && other.off[1] == kept.off[1]);
+    gpusym_heap_slot_settle(heap, &other, -1);
+    assert_int_equal(bytes_of_device(), 3 * size);
+    gpusym_heap_slot_free(heap, kept.slab, kept.off[0], 7, 0);
+    gpusym_heap_slot_offer(heap, &other);
+    assert_true(other.slab >= 2 && 2 * size == bytes_of_device());
+    gpusym_heap_destroy(heap);
+    assert_true(maps == mappings() && fds == descriptors() && 0 == bytes_of_device());
+}
+
+/* There is no memory of the other kind: nothing is offered, which is an answer like another. */
+static void nothing_is_offered_without_memory(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer;
+    device_down(NULL);
+    gpusym_sim_params.fail = "alloc:3+";
+    assert_int_equal(device_up_vmm(NULL), 0);
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 2, vmm, &heap));
+    gpusym_heap_refuse_vmm(heap);
+    for (unsigned i = 0; i < 2; i++) {
+        gpusym_heap_slot_offer(heap, &offer);
+        for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
+            assert_int_equal(offer.off[c], GPUSYM_SLOT_NONE);
+        }
+        gpusym_heap_slot_settle(heap, &offer, -1);
+    }
+    gpusym_heap_destroy(heap);
+    assert_int_equal(bytes_of_device(), 0);
+}
+
+/* A peer's slab is unmapped when nobody wants it any more. */
+static void a_peer_is_given_back(void **state)
+{
+    (void) state;
+    gpusym_heap_t *heap, *peer;
+    gpusym_heap_id_t id, own;
+    void *first, *again;
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &peer));
+    gpusym_heap_id(peer, 0, &id);
+    gpusym_heap_id(heap, 0, &own);
+    const unsigned maps = mappings();
+    OK(gpusym_heap_peer(heap, &id, &first));
+    OK(gpusym_heap_peer(heap, &id, &again));
+    gpusym_heap_unpeer(heap, &id);
+    fill(first, 0x5a, 1 << 20); /* still there */
+    gpusym_heap_unpeer(heap, &id);
+    gpusym_heap_unpeer(heap, &id);
+    gpusym_heap_unpeer(heap, &own);
+    assert_int_equal(mappings(), maps);
+    OK(gpusym_heap_peer(heap, &id, &again));
+    assert_holds(again, 0x5a, 1 << 20);
+    gpusym_heap_destroy(heap);
+    gpusym_heap_destroy(peer);
+}
+
 /* A communicator starts above all epochs that freed slots have seen, whichever of them it gets. */
 static void the_epoch_floor_only_rises(void **state)
 {
@@ -653,7 +799,7 @@ static void the_epoch_floor_only_rises(void **state)
     static const uint32_t epochs[] = {1, 100, 7, 100, 101, 0x80000005u, 3};
     gpusym_heap_t *heap;
     gpusym_slot_offer_t offer;
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap));
     uint32_t least = gpusym_heap_epoch_floor(heap);
     assert_true(least >= 1);
     for (size_t i = 0; i < sizeof epochs / sizeof epochs[0]; i++) {
@@ -700,7 +846,7 @@ static void slots_do_not_leak(void **state)
     gpusym_heap_t *heap;
     taker_t taker[4];
     pthread_t thread[4];
-    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &heap));
     for (unsigned t = 0; t < 4; t++) {
         taker[t] = (taker_t){heap, 5000, 0, owner};
         assert_int_equal(pthread_create(&thread[t], NULL, take_and_free, &taker[t]), 0);
@@ -724,7 +870,7 @@ static void a_slot_stays_as_long_as_its_line(void **state)
     uint64_t off[2], *generation[2];
     void **line[2];
     const uint64_t table[GPUSYM_LINE_TABLES] = {0};
-    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, vmm, &heap));
     OK(gpusym_pages_open(&id));
     for (unsigned r = 0; r < 2; r++) { /* ours, and in the same slab that of a peer */
         OK(gpusym_pages_alloc(&off[r]));
@@ -795,7 +941,7 @@ static void a_dead_peer_keeps_no_slot(void **state)
         have_line(ends[1]);
     }
     assert_int_equal(read(ends[0], &its, sizeof its), sizeof its);
-    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, &heap));
+    OK(gpusym_heap_create(dev, gpu, 4 << 20, 1, vmm, &heap));
     OK(gpusym_pages_open(&id));
     OK(gpusym_pages_alloc(&off));
     OK(gpusym_pages_peer(&its.id, &peer));
@@ -941,6 +1087,10 @@ static void a_tiny_slot_is_refused_or_right(void **state)
 }
 
 #define ON_DEVICE(function) cmocka_unit_test_setup_teardown(function, device_up, device_down)
+#define ON_VMM(function)                                                         \
+    {                                                                            \
+#function ", virtual memory", function, device_up_vmm, device_down, NULL \
+    }
 
 int main(int argc, char **argv)
 {
@@ -958,6 +1108,18 @@ int main(int argc, char **argv)
         ON_DEVICE(every_slot_is_had_once_and_comes_back),
         ON_DEVICE(a_heap_gets_more_slabs),
         ON_DEVICE(a_heap_without_memory_keeps_its_slabs),
+        ON_DEVICE(a_peer_is_given_back),
+        ON_VMM(a_slab_is_zeroed_and_known_by_its_id),
+        ON_VMM(peers_are_mapped_once),
+        ON_VMM(threads_find_the_same_mapping),
+        ON_VMM(a_wrong_id_is_refused),
+        ON_VMM(every_slot_is_had_once_and_comes_back),
+        ON_VMM(a_heap_gets_more_slabs),
+        ON_VMM(slots_do_not_leak),
+        ON_VMM(a_peer_is_given_back),
+        ON_VMM(a_heap_does_without_virtual_memory),
+        ON_VMM(virtual_memory_is_refused),
+        ON_VMM(nothing_is_offered_without_memory),
         ON_DEVICE(an_offer_reserves),
         ON_DEVICE(the_epoch_floor_only_rises),
         ON_DEVICE(slots_do_not_leak),

@@ -244,7 +244,8 @@ static gpusym_lack_t heap_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
         return GPUSYM_LACK_KERNELS;
     }
     gpusym_heap_t *heap = NULL;
-    if (GPUSYM_SUCCESS != gpusym_heap_create(dev, gpu, process.config.heap_size, heap_slabs(), &heap)) {
+    if (GPUSYM_SUCCESS !=
+        gpusym_heap_create(dev, gpu, process.config.heap_size, heap_slabs(), process.config.heap_vmm, &heap)) {
         GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no heap of %lu bytes: %s", rank, process.config.heap_size,
                    dev->error());
         return GPUSYM_LACK_MEMORY;

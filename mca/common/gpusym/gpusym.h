@@ -21,6 +21,7 @@ typedef struct {
     int verbose;               /* level of the lines (log.h) */
     unsigned long heap_size;   /* bytes of a slab of the symmetric heap */
     int heap_slabs;            /* slabs that it may have; 0: one */
+    bool heap_vmm;             /* they lie on virtual memory, where the device has it */
     unsigned long pinned_max;  /* bytes of pinned host memory for messages and calls that go through the host */
     unsigned long scratch_max; /* bytes of GPU memory that are kept for packed data */
     int reg_limit;             /* the program's buffers that peers may have mapped at a time, at most GPUSYM_REG_MAX */

@@ -28,6 +28,10 @@ static const gpusym_var_number_t numbers[] = {
     {"heap_slabs", MCA_BASE_VAR_TYPE_INT, 4, FIELD(heap_slabs), 4, 1, GPUSYM_SLABS_MAX, 0, "slabs",
      "How often a process may reserve that memory: once at first, and once more for each communicator that finds no "
      "large part of it free. More communicators share what there is, and large reductions on them take longer"},
+    {"heap_vmm", MCA_BASE_VAR_TYPE_BOOL, 6, FIELD(heap_vmm), 0, 0, 1, 0, "",
+     "Make the symmetric heap of the GPU's virtual memory (cuMemCreate), which peers open by file descriptors, instead "
+     "of memory of cudaMalloc, which they open by IPC handles. If a rank of a communicator cannot make or map it, its "
+     "ranks use the other memory"},
     {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
      "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},

@@ -113,6 +113,17 @@ static void name_mps(const gpusym_gpu_info_t *info, uint64_t *mps)
     }
 }
 
+static void offer_slots(gpu_address_t *h)
+{
+    gpusym_heap_t *heap = gpusym_heap();
+    gpusym_heap_slot_offer(heap, &h->slots);
+    gpusym_heap_id(heap, (unsigned) h->slots.slab, &h->heap);
+    h->epoch = gpusym_heap_epoch_floor(heap);
+    if (h->epoch < coll_gpusym_params.epoch_first) {
+        h->epoch = coll_gpusym_params.epoch_first;
+    }
+}
+
 /* This rank's part: GPU, heap, slot. A failure is sent to all ranks. */
 static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_address_t *h)
 {
@@ -133,13 +144,8 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     if (h->reason < 0 && coll_gpusym_team_is_part(t)) {
         h->rails = coll_gpusym_hosts_reserve(t);
     } else if (h->reason < 0) {
-        gpusym_heap_slot_offer(gpusym_heap(), &h->slots);
+        offer_slots(h);
         h->heap_size = gpusym_heap_size(gpusym_heap());
-        gpusym_heap_id(gpusym_heap(), (unsigned) h->slots.slab, &h->heap);
-        h->epoch = gpusym_heap_epoch_floor(gpusym_heap());
-        if (h->epoch < coll_gpusym_params.epoch_first) {
-            h->epoch = coll_gpusym_params.epoch_first;
-        }
         h->rules = coll_gpusym_rules_open(t, info.name, info.cc);
         h->tuner = coll_gpusym_tuner_open(t, info.name, info.cc);
     }
@@ -352,6 +358,9 @@ static const char *describe_links(const coll_gpusym_team_t *t, const uint8_t *li
 /* The class of a rank's link to itself where it lacks a link to a peer because it has no file descriptor left. */
 #define LINK_NO_FD GPUSYM_LINK_NONE
 
+/* ... and where it cannot map virtual memory of one. */
+#define LINK_NO_VMM (GPUSYM_LINK_SELF - 1u)
+
 /* Returns the first rank with LINK_NO_FD; -1: none. Resets these links to GPUSYM_LINK_SELF. */
 static int find_lack(coll_gpusym_team_t *t)
 {
@@ -370,7 +379,7 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
     char text[4 * GPUSYM_TEAM_MAX + 1];
     const uint64_t start = gpusym_now_ns();
-    bool lack = false;
+    bool lack = false, no_vmm = false;
     find_links(t, all, t->boot.my_link);
     GPUSYM_LOG(5, "rank %u: links to the team's GPUs: %s (%.1f ms)", coll_gpusym_team_rank(t),
                describe_links(t, t->boot.my_link, text, sizeof text), 1e-6 * (double) (gpusym_now_ns() - start));
@@ -387,10 +396,11 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
                        coll_gpusym_team_member(t, r), gpusym_current.dev->error());
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
+            no_vmm = no_vmm || all[r].heap.vmm;
         }
     }
-    if (lack) {
-        t->boot.my_link[t->host.rank] = LINK_NO_FD;
+    if (no_vmm || lack) {
+        t->boot.my_link[t->host.rank] = no_vmm ? LINK_NO_VMM : LINK_NO_FD;
     }
 }
 
@@ -417,6 +427,54 @@ static void agree_links(coll_gpusym_team_t *t)
     for (uint32_t i = 0; i < t->host.nrings * n; i++) {
         t->host.ring[i / n][i % n] = (uint8_t) order[i];
     }
+}
+
+/* Some ranks offer slots on virtual memory and others do not; the same on all ranks. */
+static bool offers_differ(const coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    bool differ = false;
+    for (uint32_t r = 1; r < t->host.nranks; r++) {
+        differ = differ || all[r].heap.vmm != all[0].heap.vmm;
+    }
+    return differ;
+}
+
+/* The first rank that cannot map a peer's virtual memory; -1: none. */
+static int find_unmapped(const coll_gpusym_team_t *t)
+{
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        if (LINK_NO_VMM == t->host.link[r][r]) {
+            return (int) r;
+        }
+    }
+    return -1;
+}
+
+/* All ranks have given their slots back, and offer others, none of which is on virtual memory: so this is done once. */
+static int offer_again(coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    GPUSYM_LOG(2, "%s: rank %u: a rank cannot make or map virtual memory: the symmetric heap is made without it",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
+    gpusym_heap_refuse_vmm(gpusym_heap());
+    offer_slots(t->boot.mine);
+    coll_gpusym_team_step(t, COLL_GPUSYM_STEP_GPU);
+    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(gpu_address_t))
+               ? COLL_GPUSYM_STEP_GPU
+               : OMPI_ERROR;
+}
+
+/* Nobody has launched anything yet: slot and mappings are given back as if they had not been. */
+static void leave_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    for (uint32_t r = 0; r < t->host.nranks; r++) {
+        if (NULL != t->host.work.peer[r]) {
+            gpusym_heap_unpeer(gpusym_heap(), &all[r].heap);
+        }
+        t->host.work.peer[r] = NULL;
+    }
+    gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
+    t->host.has_slot = false;
 }
 
 /* An island among others: its members do their calls as leaders do those of a shared GPU, each for its rails. No member
@@ -470,7 +528,12 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
         settle_leaders(t, all);
         return COLL_GPUSYM_STEP_DONE;
     }
-    if (reason < 0 && !take_slot(t, all, agree_slot_class(t, all))) {
+    const int class = reason < 0 ? agree_slot_class(t, all) : -1;
+    if (class >= 0 && offers_differ(t, all)) {
+        gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, -1);
+        return offer_again(t);
+    }
+    if (reason < 0 && !take_slot(t, all, class)) {
         reason = COLL_GPUSYM_R_NO_MEMORY;
     } else if (reason >= 0 && offered) {
         gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, -1);
@@ -513,8 +576,13 @@ static bool wants_multicast(const coll_gpusym_team_t *t, const gpu_address_t *al
 static int link_gpus(coll_gpusym_team_t *t)
 {
     char name[GPUSYM_COMM_LABEL_MAX], detail[32];
+    const gpu_address_t *all = t->boot.all;
     mc_address_t *mine;
 
+    if (find_unmapped(t) >= 0) {
+        leave_slots(t, all);
+        return offer_again(t);
+    }
     const int lack = find_lack(t);
     agree_links(t);
     coll_gpusym_rules_settle(t);
@@ -530,11 +598,11 @@ static int link_gpus(coll_gpusym_team_t *t)
         GPUSYM_LOG(2, "%s: not all GPUs reach each other: rings only (%u), no multicast, no zero copy",
                    gpusym_comm_label(t->fallback->comm, name, sizeof name), t->host.nrings);
     }
-    GPUSYM_LOG(5, "%s: rank %u on GPU %s: slot of %lu bytes, up to %u blocks, first epoch %u, %u rings",
+    GPUSYM_LOG(5, "%s: rank %u on GPU %s: slot of %lu bytes%s, up to %u blocks, first epoch %u, %u rings",
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->host.gpu_text,
-               (unsigned long) t->host.slot_size, t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1,
-               t->host.nrings);
-    if (!wants_multicast(t, t->boot.all)) {
+               (unsigned long) t->host.slot_size, all[t->host.rank].heap.vmm ? " of virtual memory" : "",
+               t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
+    if (!wants_multicast(t, all)) {
         return COLL_GPUSYM_STEP_DONE;
     }
     coll_gpusym_exchange_free(t);

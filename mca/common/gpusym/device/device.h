@@ -139,6 +139,19 @@ typedef struct gpusym_device {
     /* Zeroes size bytes at p.  Complete on return. */
     int (*mem_zero)(gpusym_gpu_t *gpu, void *p, size_t size);
 
+    /* Memory at addresses that were reserved before, so that more can follow it (CUDA: the virtual memory interface),
+     * and which mem_export supports.  All NULL: the device has none.
+     * vmm_reserve rounds *size, the bytes of one piece, up to what the GPU can map, and reserves addresses for n of
+     * them; there is no memory yet.  The caller ends that by vmm_release, with the rounded size, before close, when
+     * nothing is mapped there.  vmm_map allocates size bytes, undefined, for one piece, at addresses of it that have
+     * none; vmm_unmap frees them, when no work uses them.  Peers that have imported them keep them.
+     * GPUSYM_ERR_NOT_AVAILABLE: this GPU, or its driver, has none that peers could import.  After an error nothing is
+     * held. */
+    int (*vmm_reserve)(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at);
+    int (*vmm_release)(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n);
+    int (*vmm_map)(gpusym_gpu_t *gpu, void *at, size_t size);
+    int (*vmm_unmap)(gpusym_gpu_t *gpu, void *at, size_t size);
+
     /* Exports an allocation of any size to other processes on this host.  p: its base, from mem_alloc or, if mem_range
      * reports it as shareable, allocated by the program.  If it is freed while peers map it, they must not use their
      * mappings, but may unmap them.  GPUSYM_ERR_UNREACHABLE, GPUSYM_ERR_BAD_PARAM: cannot be exported. */

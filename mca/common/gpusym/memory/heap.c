@@ -19,10 +19,12 @@
 typedef struct {
     uint8_t nonce[16];
     void *base;
+    size_t users; /* calls of gpusym_heap_peer that have not been taken back */
 } mapping_t;
 
 typedef struct {
-    void *base;
+    void *base; /* NULL: its memory has been freed */
+    bool exported;
     gpusym_heap_id_t id;
     uint64_t *slot; /* [slots of all size classes], in the order of their offsets: who has it */
 } slab_t;
@@ -31,10 +33,15 @@ struct gpusym_heap {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     uint64_t size;        /* of a slab */
-    unsigned most;        /* slabs */
+    unsigned most;        /* slabs, from the first one on */
     pthread_mutex_t lock; /* of what follows; a slab that is there stays as it is, but for the owners of its slots */
     slab_t slab[GPUSYM_SLABS_MAX];
     unsigned nslabs; /* read without the lock, too */
+    unsigned first;  /* slots are offered of this slab and later ones: those before are on memory that was refused */
+    bool vmm;        /* slabs are made on memory of vmm_map */
+    char *range;     /* reserved addresses for slabs, by their numbers, `step` bytes apart; NULL: there are none */
+    size_t step;
+    unsigned places; /* slabs that range has addresses for */
     mapping_t *peers;
     size_t npeers, room;
     uint32_t epoch_floor;
@@ -102,13 +109,72 @@ static uint32_t count_slots(uint64_t heap_size)
 
 /* ---- slabs ---- */
 
-static void free_slab(gpusym_heap_t *heap, slab_t *slab)
+/* Gives the reserved addresses back, if no slab lies there nor will. */
+static void release_range(gpusym_heap_t *heap)
 {
-    if (NULL != slab->base) {
+    bool used = heap->vmm || NULL == heap->range;
+    for (unsigned i = 0; i < heap->nslabs && !used; i++) {
+        used = NULL != heap->slab[i].base && heap->slab[i].id.vmm;
+    }
+    if (!used) {
+        heap->dev->vmm_release(heap->gpu, heap->range, heap->step, heap->places);
+        heap->range = NULL;
+    }
+}
+
+static void free_memory(gpusym_heap_t *heap, slab_t *slab)
+{
+    if (slab->id.vmm && slab->exported) {
+        heap->dev->mem_unexport(heap->gpu, &slab->id.handle);
+    }
+    if (NULL != slab->base && slab->id.vmm) {
+        heap->dev->vmm_unmap(heap->gpu, slab->base, heap->step);
+    } else if (NULL != slab->base) {
         heap->dev->mem_free(heap->gpu, slab->base);
     }
+    slab->base = NULL;
+    slab->exported = false;
+}
+
+static void free_slab(gpusym_heap_t *heap, slab_t *slab)
+{
+    free_memory(heap, slab);
     free(slab->slot);
     *slab = (slab_t){.base = NULL};
+}
+
+/* Maps memory at the addresses of the next slab. */
+static int map_memory(gpusym_heap_t *heap, slab_t *slab)
+{
+    void *range = NULL;
+    int rc = GPUSYM_SUCCESS;
+    if (NULL == heap->range) {
+        heap->step = heap->size;
+        heap->places = heap->most;
+        rc = heap->dev->vmm_reserve(heap->gpu, &heap->step, heap->places, &range);
+        heap->range = GPUSYM_SUCCESS == rc ? range : NULL;
+    }
+    char *at = NULL != heap->range ? heap->range + heap->nslabs * heap->step : NULL;
+    rc = GPUSYM_SUCCESS == rc ? gpusym_mem_map(heap->dev, heap->gpu, heap->step, at) : rc;
+    slab->base = GPUSYM_SUCCESS == rc ? at : NULL;
+    return rc;
+}
+
+/* After an error the caller frees what there is. */
+static int fill_memory(gpusym_heap_t *heap, slab_t *slab)
+{
+    void *base = NULL;
+    slab->id.vmm = heap->vmm;
+    int rc = heap->vmm ? map_memory(heap, slab) : gpusym_mem_alloc(heap->dev, heap->gpu, heap->size, &base);
+    slab->base = heap->vmm ? slab->base : GPUSYM_SUCCESS == rc ? base : NULL;
+    if (GPUSYM_SUCCESS == rc) {
+        rc = heap->dev->mem_zero(heap->gpu, slab->base, heap->size);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        rc = heap->dev->mem_export(heap->gpu, slab->base, &slab->id.handle);
+        slab->exported = GPUSYM_SUCCESS == rc;
+    }
+    return rc;
 }
 
 static int fill_slab(gpusym_heap_t *heap, slab_t *slab)
@@ -121,13 +187,16 @@ static int fill_slab(gpusym_heap_t *heap, slab_t *slab)
         gpusym_log_no_memory("the slots of the symmetric heap");
         return GPUSYM_ERR_NO_MEMORY;
     }
-    int rc = gpusym_mem_alloc(heap->dev, heap->gpu, heap->size, &slab->base);
-    if (GPUSYM_SUCCESS != rc) {
-        slab->base = NULL;
-        return rc;
+    int rc = fill_memory(heap, slab);
+    if (GPUSYM_SUCCESS != rc && heap->vmm) {
+        GPUSYM_LOG(2, "the symmetric heap is not made of virtual memory, but of memory of cudaMalloc: %s",
+                   heap->dev->error());
+        heap->vmm = false;
+        free_memory(heap, slab);
+        release_range(heap);
+        rc = fill_memory(heap, slab);
     }
-    rc = heap->dev->mem_zero(heap->gpu, slab->base, heap->size);
-    return GPUSYM_SUCCESS == rc ? heap->dev->mem_export(heap->gpu, slab->base, &slab->id.handle) : rc;
+    return rc;
 }
 
 /* With the lock held, or before others know of the heap. On error nothing has changed. */
@@ -148,7 +217,7 @@ unsigned gpusym_heap_slabs(gpusym_heap_t *heap)
     return __atomic_load_n(&heap->nslabs, __ATOMIC_ACQUIRE);
 }
 
-int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most,
+int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most, bool vmm,
                        gpusym_heap_t **heap)
 {
     gpusym_heap_t *h = calloc(1, sizeof *h);
@@ -160,6 +229,7 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     h->gpu = gpu;
     h->size = size;
     h->most = most;
+    h->vmm = vmm && NULL != dev->vmm_reserve;
     h->epoch_floor = 1;
     const int rc = add_slab(h);
     if (GPUSYM_SUCCESS != rc) {
@@ -182,6 +252,8 @@ void gpusym_heap_destroy(gpusym_heap_t *heap)
     for (unsigned i = 0; i < heap->nslabs; i++) {
         free_slab(heap, &heap->slab[i]);
     }
+    heap->vmm = false;
+    release_range(heap);
     pthread_mutex_destroy(&heap->lock);
     free(heap->peers);
     free(heap);
@@ -197,14 +269,25 @@ void gpusym_heap_id(const gpusym_heap_t *heap, unsigned slab, gpusym_heap_id_t *
     *id = heap->slab[slab].id;
 }
 
-/* Finds or makes the mapping of a peer's slab. With the lock held. */
-static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+/* The mapping of a peer's slab; NULL: there is none. With the lock held. */
+static mapping_t *find_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id)
 {
     for (size_t i = 0; i < heap->npeers; i++) {
         if (0 == memcmp(heap->peers[i].nonce, id->nonce, sizeof id->nonce)) {
-            *base = heap->peers[i].base;
-            return GPUSYM_SUCCESS;
+            return &heap->peers[i];
         }
+    }
+    return NULL;
+}
+
+/* Finds or makes the mapping of a peer's slab. With the lock held. */
+static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+{
+    mapping_t *peer = find_peer(heap, id);
+    if (NULL != peer) {
+        peer->users++;
+        *base = peer->base;
+        return GPUSYM_SUCCESS;
     }
     if (heap->npeers == heap->room) {
         const size_t room = heap->room ? 2 * heap->room : 8;
@@ -219,6 +302,7 @@ static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base
     const int rc = heap->dev->mem_import(heap->gpu, &id->handle, base);
     if (GPUSYM_SUCCESS == rc) {
         memcpy(heap->peers[heap->npeers].nonce, id->nonce, sizeof id->nonce);
+        heap->peers[heap->npeers].users = 1;
         heap->peers[heap->npeers++].base = *base;
     }
     return rc;
@@ -236,6 +320,17 @@ int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **bas
     const int rc = map_peer(heap, id, base);
     pthread_mutex_unlock(&heap->lock);
     return rc;
+}
+
+void gpusym_heap_unpeer(gpusym_heap_t *heap, const gpusym_heap_id_t *id)
+{
+    pthread_mutex_lock(&heap->lock);
+    mapping_t *peer = find_peer(heap, id);
+    if (NULL != peer && 0 == --peer->users) {
+        heap->dev->mem_unimport(heap->gpu, peer->base);
+        *peer = heap->peers[--heap->npeers];
+    }
+    pthread_mutex_unlock(&heap->lock);
 }
 
 /* ---- slots: owners ---- */
@@ -286,24 +381,51 @@ static unsigned top_class(uint64_t heap_size)
     return c;
 }
 
-/* With the lock held. */
+/* Frees the memory of slabs that are not offered any more, where nobody has a slot of it. With the lock held. */
+static void free_refused(gpusym_heap_t *heap)
+{
+    for (unsigned i = 0; i < heap->first; i++) {
+        uint32_t s = 0, n = count_slots(heap->size);
+        while (s < n && is_free(heap->slab[i].slot[s])) {
+            s++;
+        }
+        if (s == n) {
+            free_memory(heap, &heap->slab[i]);
+        }
+    }
+    release_range(heap);
+}
+
+void gpusym_heap_refuse_vmm(gpusym_heap_t *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap->vmm = false;
+    for (unsigned i = heap->first; i < heap->nslabs; i++) {
+        heap->first = heap->slab[i].id.vmm ? i + 1 : heap->first;
+    }
+    free_refused(heap);
+    pthread_mutex_unlock(&heap->lock);
+}
+
+/* Returns the number of slabs if none is left. With the lock held. */
 static unsigned choose_slab(gpusym_heap_t *heap)
 {
-    unsigned best = 0, class = GPUSYM_SLOT_CLASSES + 1;
-    for (unsigned i = 0; i < heap->nslabs; i++) {
+    unsigned best = heap->nslabs, class = GPUSYM_SLOT_CLASSES + 1;
+    free_refused(heap);
+    for (unsigned i = heap->first; i < heap->nslabs; i++) {
         const unsigned c = find_largest(heap, &heap->slab[i]);
         if (c < class) {
             class = c;
             best = i;
         }
     }
-    if (class > top_class(heap->size) && heap->nslabs < heap->most) {
+    if (class > top_class(heap->size) && heap->nslabs - heap->first < heap->most && heap->nslabs < GPUSYM_SLABS_MAX) {
         if (GPUSYM_SUCCESS == add_slab(heap)) {
             return heap->nslabs - 1;
         }
         GPUSYM_LOG(2, "the symmetric heap cannot have %u slabs of %lu bytes: %s", heap->nslabs + 1,
                    (unsigned long) heap->size, heap->dev->error());
-        heap->most = heap->nslabs;
+        heap->most = heap->nslabs - heap->first;
     }
     return best;
 }
@@ -334,9 +456,10 @@ static void release_slot(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint6
 /* With the lock held. */
 static void reserve(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer)
 {
-    offer->slab = slab;
+    const bool there = slab < heap->nslabs;
+    offer->slab = there ? slab : 0;
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
-        uint64_t *slot = find_free(heap, &heap->slab[slab], c, &offer->off[c]);
+        uint64_t *slot = there ? find_free(heap, &heap->slab[slab], c, &offer->off[c]) : NULL;
         if (NULL == slot) {
             offer->off[c] = GPUSYM_SLOT_NONE;
         } else {

@@ -1,7 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The symmetric heap: slabs of GPU memory of a process, of one size, which every peer that needs one maps once.
+ * The symmetric heap: slabs of GPU memory of a process, of one size, which every peer that needs one maps once.  A slab
+ * lies on memory of mem_alloc, or at addresses that are reserved for all slabs, on memory of vmm_map (device.h), which
+ * multicast objects can bind.
  * Communicators get slots of them.  A slot has an offset of its owner's choice in one of every rank's slabs; the ranks
  * exchange these offsets, without a call to the GPU.
  */
@@ -16,15 +18,17 @@ typedef struct gpusym_heap gpusym_heap_t;
 typedef struct {
     uint8_t nonce[16]; /* random, of this slab: the key of the peers' caches */
     gpusym_handle_t handle;
+    uint64_t vmm; /* 1: it lies on memory of vmm_map; 0: on memory of mem_alloc */
 } gpusym_heap_id_t;
 
 #define GPUSYM_SLABS_MAX 64u
 
 /*
  * Makes a heap of one slab of `size` bytes on gpu, zeroed, and exports it.  The caller destroys it.  most: slabs that
- * it may have, 1 to GPUSYM_SLABS_MAX.  On error nothing is held: GPUSYM_ERR_NO_MEMORY, or an error of mem_export.
+ * it may have, 1 to GPUSYM_SLABS_MAX.  vmm: on memory of vmm_map; if a slab cannot be made so, it and all later ones
+ * lie on memory of mem_alloc.  On error nothing is held: GPUSYM_ERR_NO_MEMORY, or an error of mem_export.
  */
-int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most,
+int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t size, unsigned most, bool vmm,
                        gpusym_heap_t **heap);
 /* Unmaps all peers and frees the slabs.  No kernel may be using them.  NULL is accepted. */
 void gpusym_heap_destroy(gpusym_heap_t *heap);
@@ -37,6 +41,12 @@ void gpusym_heap_id(const gpusym_heap_t *heap, unsigned slab, gpusym_heap_id_t *
  * until gpusym_heap_destroy.  An own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.
  * Thread-safe. */
 int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
+/* Takes one successful gpusym_heap_peer back; the last one unmaps the slab.  No kernel may be using it. */
+void gpusym_heap_unpeer(gpusym_heap_t *heap, const gpusym_heap_id_t *id);
+/* Slots are offered on memory of mem_alloc from now on, for a communicator of which a rank cannot make or map other
+ * memory.  A slab on memory of vmm_map stays for those that have slots of it, and is freed behind the last one, by a
+ * later offer.  `most` counts the new slabs alone.  Idempotent. */
+void gpusym_heap_refuse_vmm(gpusym_heap_t *heap);
 
 /*
  * Slots.  A slab is divided, once, into slots of a few size classes: one of half the slab, two of an eighth, eight of
@@ -58,7 +68,7 @@ typedef struct {
 } gpusym_slot_offer_t;
 
 /* Reserves one slot of every size class, of the slab that has the largest one; where no slab has one of the largest
- * class, another slab is made, if there may be one more and there is memory. */
+ * class, another slab is made, if there may be one more and there is memory.  Where no slab is left, none of any. */
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
 /* The same, of a certain slab. */
 void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer);

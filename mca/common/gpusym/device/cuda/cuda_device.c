@@ -78,6 +78,10 @@ static const gpusym_device_t cuda = {
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,
     .mem_zero = cuda_mem_zero,
+    .vmm_reserve = cuda_vmm_reserve,
+    .vmm_release = cuda_vmm_release,
+    .vmm_map = cuda_vmm_map,
+    .vmm_unmap = cuda_vmm_unmap,
     .mem_export = cuda_mem_export,
     .mem_unexport = cuda_mem_unexport,
     .mem_import = cuda_mem_import,
@@ -103,9 +107,8 @@ static const gpusym_device_t cuda = {
     .copy_async = cuda_copy_async,
     .stream_flags = cuda_stream_flags,
     .copy2d_async = cuda_copy2d_async,
-    /* mc_*: NULL. A multicast object binds memory of cuMemCreate, which our slabs would have to be made of, with
-     * handles that peers open by a descriptor; that has never been tried on hardware, and cudaMalloc's memory works
-     * everywhere. So the multicast kernels run on the simulator only. */
+    /* mc_*: NULL. A multicast object binds memory of cuMemCreate, of which our slabs are only if that is asked for. So
+     * the multicast kernels run on the simulator only. */
     .error = cuda_error,
 };
 

@@ -37,6 +37,13 @@ int cuda_mem_range(const void *p, gpusym_range_t *range);
 int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p);
 int cuda_mem_free(gpusym_gpu_t *gpu, void *p);
 int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size);
+/* Maps memory at size bytes of reserved addresses, for gpu, which is current.  The mapping keeps the memory when its
+ * handle is released. */
+int cuda_map_at(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size, CUmemGenericAllocationHandle memory);
+int cuda_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at);
+int cuda_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n);
+int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size);
+int cuda_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size);
 int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev);
 int cuda_host_free(gpusym_gpu_t *gpu, void *host);
 int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev);

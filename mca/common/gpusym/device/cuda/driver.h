@@ -61,6 +61,8 @@
     X(cuMemGetAllocationPropertiesFromHandle) \
     X(cuMemExportToShareableHandle)           \
     X(cuMemImportFromShareableHandle)         \
+    X(cuMemGetAllocationGranularity)          \
+    X(cuMemCreate)                            \
     X(cuMemRelease)                           \
     X(cuMemAddressReserve)                    \
     X(cuMemAddressFree)                       \

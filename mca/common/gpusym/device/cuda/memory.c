@@ -254,6 +254,126 @@ int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
     return rc;
 }
 
+/* ---- memory at reserved addresses ---- */
+
+/* Memory of this GPU that peers can open by a descriptor. */
+static CUmemAllocationProp shared_prop(const gpusym_gpu_t *gpu)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->info.ordinal},
+    };
+}
+
+/* Whether the GPU has such memory, and the unit of its sizes and addresses. gpu is current. */
+static int shared_unit(gpusym_gpu_t *gpu, size_t *unit)
+{
+    const CUmemAllocationProp prop = shared_prop(gpu);
+    const int n = gpu->info.ordinal;
+    int vmm = 0, fd = 0, rc;
+
+    if ((rc = CU(n, cuDeviceGetAttribute, &vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, gpu->dev)) ||
+        (rc = CU(n, cuDeviceGetAttribute, &fd, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                 gpu->dev))) {
+        return rc;
+    }
+    if (0 == vmm || 0 == fd) {
+        return cuda_fail(GPUSYM_ERR_NOT_AVAILABLE, "GPU %d has no virtual memory that peers open by a descriptor", n);
+    }
+    return CU(n, cuMemGetAllocationGranularity, unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+}
+
+int cuda_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
+{
+    CUdeviceptr base = 0;
+    size_t unit = 0;
+    bool pushed;
+
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = shared_unit(gpu, &unit);
+    if (GPUSYM_SUCCESS == rc && (0 == unit || 0 == *size || 0 == n || *size > SIZE_MAX / n - unit)) {
+        rc = cuda_fail(GPUSYM_ERR_BAD_PARAM, "addresses for %u times %zu bytes were requested", n, *size);
+    }
+    if (GPUSYM_SUCCESS == rc) {
+        const size_t whole = (*size + unit - 1) / unit * unit;
+        rc = CU(gpu->info.ordinal, cuMemAddressReserve, &base, n * whole, unit, 0, 0);
+        *size = whole;
+    }
+    cuda_ctx_leave(pushed);
+    *at = (void *) (uintptr_t) base;
+    return rc;
+}
+
+int cuda_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemAddressFree, (CUdeviceptr) (uintptr_t) at, n * size);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
+int cuda_map_at(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size, CUmemGenericAllocationHandle memory)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->info.ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+
+    int rc = CU(gpu->info.ordinal, cuMemMap, at, size, 0, memory, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemSetAccess, at, size, &access, 1);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemUnmap(at, size);
+    }
+    return rc;
+}
+
+int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
+{
+    const CUmemAllocationProp prop = shared_prop(gpu);
+    CUmemGenericAllocationHandle memory = 0;
+    bool pushed;
+
+    int rc = cuda_ctx_enter(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemCreate, &memory, size, &prop, 0);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = cuda_map_at(gpu, (CUdeviceptr) (uintptr_t) at, size, memory);
+        (void) cu.cuMemRelease(memory);
+    }
+    cuda_ctx_leave(pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        cuda_error_add("; %zu bytes were requested", size);
+    }
+    return rc;
+}
+
+int cuda_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size)
+{
+    bool pushed;
+
+    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = CU(gpu->info.ordinal, cuMemUnmap, (CUdeviceptr) (uintptr_t) at, size);
+    cuda_ctx_leave(pushed);
+    return rc;
+}
+
 /* ---- pinned host memory ---- */
 
 int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)

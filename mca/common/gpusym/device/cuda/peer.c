@@ -209,27 +209,15 @@ static int import_ipc(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t 
     return rc;
 }
 
-/* Addresses of our own for memory that this GPU is to reach; they keep the memory when its handle is released. */
+/* Addresses of our own for memory that this GPU is to reach. */
 static int map_memory(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory, size_t size, CUdeviceptr *base)
 {
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->info.ordinal},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    const int n = gpu->info.ordinal;
-
-    int rc = CU(n, cuMemAddressReserve, base, size, 0, 0, 0);
+    int rc = CU(gpu->info.ordinal, cuMemAddressReserve, base, size, 0, 0, 0);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    rc = CU(n, cuMemMap, *base, size, 0, memory, 0);
+    rc = cuda_map_at(gpu, *base, size, memory);
     if (GPUSYM_SUCCESS != rc) {
-        (void) cu.cuMemAddressFree(*base, size);
-        return rc;
-    }
-    rc = CU(n, cuMemSetAccess, *base, size, &access, 1);
-    if (GPUSYM_SUCCESS != rc) {
-        (void) cu.cuMemUnmap(*base, size);
         (void) cu.cuMemAddressFree(*base, size);
     }
     return rc;

@@ -16,8 +16,8 @@
 
 /* ---- memory of the GPU ---- */
 
-/* Memory of the GPU, SIM_REGION_OWN, SIM_REGION_VMM or SIM_REGION_POOL. */
-static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, void **p)
+/* Memory of the GPU, SIM_REGION_OWN, SIM_REGION_VMM or SIM_REGION_POOL. at: its addresses; NULL: any. */
+static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, void *at, void **p)
 {
     int rc = sim_gpu_alter(gpu);
     if (GPUSYM_SUCCESS != rc) {
@@ -37,6 +37,8 @@ static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, vo
         sim_bytes_give(size);
         return GPUSYM_ERR_NO_MEMORY;
     }
+    region->placed = NULL != at;
+    region->base = at;
     rc = sim_shared_create(SIM_REGION_VMM == kind ? SIM_MAGIC_VMM : SIM_MAGIC_MEMORY, size, &region->id, &region->fd);
     if (GPUSYM_SUCCESS == rc) {
         rc = sim_region_map(region, region->fd);
@@ -54,7 +56,7 @@ static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, vo
 
 int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 {
-    return memory_new(gpu, SIM_REGION_OWN, size, p);
+    return memory_new(gpu, SIM_REGION_OWN, size, NULL, p);
 }
 
 int sim_mem_free(gpusym_gpu_t *gpu, void *p)
@@ -87,7 +89,7 @@ int sim_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
 
 int gpusym_sim_vmm_alloc(size_t size, void **p)
 {
-    return memory_new(&sim.gpu, SIM_REGION_VMM, size, p);
+    return memory_new(&sim.gpu, SIM_REGION_VMM, size, NULL, p);
 }
 
 int gpusym_sim_vmm_free(void *p)
@@ -98,13 +100,71 @@ int gpusym_sim_vmm_free(void *p)
 
 int gpusym_sim_pool_alloc(size_t size, void **p)
 {
-    return memory_new(&sim.gpu, SIM_REGION_POOL, size, p);
+    return memory_new(&sim.gpu, SIM_REGION_POOL, size, NULL, p);
 }
 
 int gpusym_sim_pool_free(void *p)
 {
     int rc = sim_gpu_alter(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_POOL);
+}
+
+/* Addresses without memory, which nobody can touch. */
+static int make_empty(void *at, size_t size, int fixed, void **p)
+{
+    *p = mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+    return MAP_FAILED != *p ? GPUSYM_SUCCESS
+                            : sim_fail(GPUSYM_ERR_NO_MEMORY, "%zu bytes of addresses: %s", size, strerror(errno));
+}
+
+int sim_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
+{
+    int rc = sim_gpu_alter(gpu);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (0 == *size || 0 == n || *size > SIZE_MAX / 4 / n) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "addresses for %u times %zu bytes", n, *size);
+    }
+    *size = sim_round_up(*size, sim_page_size());
+    return sim_fault_due(SIM_FAULT_ALLOC) ? GPUSYM_ERR_NO_MEMORY : make_empty(NULL, n * *size, 0, at);
+}
+
+int sim_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n)
+{
+    int rc = sim_gpu_alter(gpu);
+    if (GPUSYM_SUCCESS == rc && 0 != munmap(at, n * size)) {
+        rc = sim_fail(GPUSYM_ERR_BAD_PARAM, "%u times %zu bytes of addresses: %s", n, size, strerror(errno));
+    }
+    return rc;
+}
+
+int sim_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
+{
+    void *p;
+    sim_region_t *there = sim_table_pin(at);
+    if (NULL != there || NULL == at || 0 != size % sim_page_size()) {
+        if (NULL != there) {
+            sim_region_unpin(there);
+        }
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "%zu bytes cannot be mapped at %p", size, at);
+    }
+    int rc = memory_new(gpu, SIM_REGION_VMM, size, at, &p);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    return rc;
+}
+
+/* Work that still uses the memory reaches it by its alias. */
+int sim_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size)
+{
+    void *p;
+    int rc = sim_gpu_alter(gpu);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = sim_table_remove(at, SIM_REGION_VMM);
+    }
+    return GPUSYM_SUCCESS == rc ? make_empty(at, size, MAP_FIXED, &p) : rc;
 }
 
 /* ---- peers' memory ---- */

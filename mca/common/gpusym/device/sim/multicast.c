@@ -176,7 +176,8 @@ int sim_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **m
     sim_region_t *region = sim_table_pin(p);
     size_t offset = NULL == region ? 0 : (size_t) ((char *) p - region->base);
     int rc;
-    if (NULL == region || SIM_REGION_OWN != region->kind || size > region->size - offset) {
+    const bool own = NULL != region && (SIM_REGION_OWN == region->kind || SIM_REGION_VMM == region->kind);
+    if (!own || size > region->size - offset) {
         rc = sim_fail(GPUSYM_ERR_BAD_PARAM, "%p is not %zu bytes of this GPU's memory", p, size);
     } else {
         rc = mc_publish(mc, member, region, offset);

@@ -72,15 +72,17 @@ void sim_region_unpin(sim_region_t *region)
 int sim_region_reserve(sim_region_t *region, bool alias)
 {
     size_t half = sim_round_up(region->size, sim_page_size()) + sim_page_size();
-    size_t all = alias ? 2 * half : half;
+    size_t all = alias && !region->placed ? 2 * half : half;
     void *map = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (MAP_FAILED == map) {
         return sim_fail(GPUSYM_ERR_NO_MEMORY, "mapping %zu bytes: %s", all, strerror(errno));
     }
     region->map = map;
     region->map_size = all;
-    region->base = map;
-    region->alias = alias ? region->map + half : NULL;
+    region->alias = alias ? region->map + (all - half) : NULL;
+    if (!region->placed) {
+        region->base = map;
+    }
     return GPUSYM_SUCCESS;
 }
 

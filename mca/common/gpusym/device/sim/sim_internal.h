@@ -158,6 +158,7 @@ typedef struct sim_region {
     char *base;      /* what the program sees */
     size_t size;
     char *alias;     /* the same for the CPU; base for host, registered and managed memory, NULL for multicast */
+    bool placed;     /* base lies in addresses of sim_vmm_reserve(), and is not in map */
     char *map;       /* what to unmap, NULL if nothing */
     size_t map_size; /* of map */
     bool spoils;     /* of SIM_REGION_IMPORTED: copies from and to it change a byte */
@@ -171,8 +172,8 @@ typedef struct sim_region {
 /* Pinned once. NULL: out of memory. */
 sim_region_t *sim_region_new(sim_region_kind_t kind, size_t size);
 void sim_region_unpin(sim_region_t *region);
-/* Reserves addresses for a region: its pages, and with alias as many again for that, each with an inaccessible page
- * behind it. */
+/* Reserves addresses for a region: its pages (unless it has been placed), and with alias as many again for that, each
+ * with an inaccessible page behind it. */
 int sim_region_reserve(sim_region_t *region, bool alias);
 /* Maps the contents of fd as device memory. */
 int sim_region_map(sim_region_t *region, int fd);
@@ -203,6 +204,10 @@ int sim_mem_range(const void *p, gpusym_range_t *range);
 int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p);
 int sim_mem_free(gpusym_gpu_t *gpu, void *p);
 int sim_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size);
+int sim_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at);
+int sim_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n);
+int sim_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size);
+int sim_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size);
 int sim_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
 int sim_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle);
 int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
