@@ -214,6 +214,9 @@ other_programs() {
     check "zerocopy small, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 20 "$kit/bin/zerocopy" --most 512k --n 300
     check "zerocopy vmm, $n ranks" 120 "$n" --mca coll_gpusym_reg_limit 3 "$kit/bin/zerocopy" --least 8m --most 16m --n 64 \
         --kinds "$mapped"
+    check "heaps, $n ranks" 60 "$n" "$kit/bin/heaps" --n 2 --slab 56m
+    check "random_coll, virtual memory, $n ranks" 60 "$n" --mca coll_gpusym_heap_vmm 1 "$kit/bin/random_coll" \
+        "${calls[@]}"
     check "allocmem, $n ranks" 60 "$n" "$kit/bin/allocmem"
     check "kinds, $n ranks" 60 "$n" env LD_PRELOAD="$kit/lib/libgpusym_kinds.so" "$kit/bin/kinds"
     check "rma, $n ranks" 60 "$n" "$kit/bin/rma"
@@ -259,6 +262,7 @@ sharing() {
     # One of them does it for all.
     [ "$device" = sim ] && one=(--mca coll_gpusym_sim_gpus 1)
     check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${few_cases[@]}"
+    check "shared GPU, 2 ranks, heaps" 60 2 "${one[@]}" "$kit/bin/heaps" --n 2 --slab 56m
     check "shared GPU, 4 ranks, one-sided" 60 4 "${one[@]}" "$kit/bin/rma"
     check "shared GPU, 4 ranks, every collective" 120 4 "${one[@]}" "$kit/bin/random_coll" --n 200 --kinds device
     OMPI_MCA_btl_vader_single_copy_mechanism=none check "p2p, shared GPU, 2 ranks" 120 2 "${one[@]}" "$kit/bin/p2p" \
