@@ -180,8 +180,8 @@ int main(int argc, char **argv)
     check_t t;
 
     check_init(&argc, &argv, "heaps", MPI_THREAD_SINGLE);
-    const unsigned n = (unsigned) check_number("n", 4);
-    h.slab = check_number("slab", 1 << 20);
+    const unsigned n = (unsigned) check_number("--n", 4);
+    h.slab = check_number("--slab", 1 << 20);
     h.seed = check_seed();
     check_arguments_end(USAGE);
     check_start(&t, "heaps", MPI_COMM_WORLD);
