@@ -1106,13 +1106,10 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 /* Destroys it even if it fails: an error is what earlier work has left. */
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-    if (CUDA_SUCCESS == fake.gone && NULL != stream && stream->ctx == fake_current()) {
-        fake.streams--;
-        fake_take_back(stream);
-        FAKE_ENTER();
-        return CUDA_SUCCESS;
+    if (CUDA_SUCCESS != fake.gone || NULL == stream || stream->ctx != fake_current()) {
+        FAKE_STREAM(stream);
+        return CUDA_ERROR_INVALID_HANDLE;
     }
-    FAKE_STREAM(stream);
     for (CUstream *link = &fake_streams; NULL != *link; link = &(*link)->next) {
         if (*link == stream) {
             *link = stream->next;
@@ -1121,6 +1118,7 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     }
     fake_take_back(stream);
     fake.streams--;
+    FAKE_ENTER();
     return CUDA_SUCCESS;
 }
 
