@@ -92,12 +92,12 @@ static struct {
     unsigned fail_at;      /* the n-th call from now on fails, 0: none */
     const char *fail_name; /* ... counting this one only */
     CUresult fail_with;
-    bool busy;     /* streams do not come to an end by themselves */
-    CUresult gone; /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
-    bool foreign;  /* IPC handles are another process's */
-    bool lies;     /* calls any memory fit for IPC */
-    bool implicit; /* another thread captures a blocking stream in global mode: the default stream must not be used */
-    CUstream standard;      /* the default streams that a program may use, and we for it; NULL: none */
+    bool busy;         /* streams do not come to an end by themselves */
+    CUresult gone;     /* what all calls return from now on: the driver has been shut down, or its contexts destroyed */
+    bool foreign;      /* IPC handles are another process's */
+    bool lies;         /* calls any memory fit for IPC */
+    bool captures;     /* another thread captures a blocking stream in global mode: FAKE_UNSAFE() */
+    CUstream standard; /* the default streams that a program may use, and we for it; NULL: none */
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
     bool no_vmm, no_fd;     /* no virtual memory; none that a descriptor names */
     bool fabric;            /* fabric handles may be asked for */
@@ -225,6 +225,15 @@ static bool fake_gone(const char *name)
     if (NULL == (stream) || (stream)->ctx != fake_current()) { \
         return CUDA_ERROR_INVALID_HANDLE;                      \
     }                                                          \
+    (void) 0
+
+/* While a stream is captured, the driver refuses this to threads that are not in relaxed mode, and the capture ends:
+ * tried with driver 580, but for closing mappings, modules and contexts' access. */
+#define FAKE_UNSAFE()                                                   \
+    if (fake.captures && CU_STREAM_CAPTURE_MODE_RELAXED != fake_mode) { \
+        fake.mistakes++;                                                \
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;                   \
+    }                                                                   \
     (void) 0
 
 static CUcontext fake_current(void)
@@ -497,6 +506,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (0 != flags || NULL == peer || peer == fake_current()) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -569,10 +579,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
     if (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS != what || NULL == region || region->ctx != fake_current()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (fake.implicit && CU_STREAM_CAPTURE_MODE_RELAXED != fake_mode) {
-        fake.mistakes++; /* it ends the capture */
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    FAKE_UNSAFE();
     region->synchronous = *(const unsigned *) value;
     return CUDA_SUCCESS;
 }
@@ -620,6 +627,7 @@ static void fake_run_all(void)
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     CUcontext ctx = fake_current();
     fake_region_t *region = fake_region_add(size, CU_MEMORYTYPE_DEVICE, false, ctx->dev, ctx);
     if (NULL == region) {
@@ -633,6 +641,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size)
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     fake_run_all();
     if (!fake_region_remove(p)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -644,6 +653,7 @@ CUresult cuMemFree_v2(CUdeviceptr p)
 CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if ((CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != flags) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -659,6 +669,7 @@ CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags)
 CUresult cuMemFreeHost(void *p)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (!fake_region_remove((uintptr_t) p)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -669,6 +680,7 @@ CUresult cuMemFreeHost(void *p)
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if ((CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != flags || NULL == p || 0 == size) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -680,6 +692,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
 CUresult cuMemHostUnregister(void *p)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (fake.registered != p) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
@@ -773,6 +786,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (!fake.foreign || CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS != flags) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -784,6 +798,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsigned f
 CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (0 == fake.ipc || NULL == fake_region(p)) {
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
@@ -1013,6 +1028,7 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
     fake_range_t *range = fake_range(p);
 
     FAKE_ENTER();
+    FAKE_UNSAFE();
     if (NULL == range || range->base != p || range->size != size || fake_mapped(p, size) || 0 == fake.reserved) {
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
@@ -1055,6 +1071,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
     fake_region_t *region = fake_region(p);
 
     FAKE_ENTER();
+    FAKE_UNSAFE();
     if (NULL == region || 0 == region->memory || (uintptr_t) region->base != p || region->size != size) {
         fake.mistakes++;
         return CUDA_ERROR_INVALID_VALUE;
@@ -1087,10 +1104,6 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *acces
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     FAKE_CONTEXT();
-    if (fake.implicit && CU_STREAM_CAPTURE_MODE_RELAXED != fake_mode) {
-        fake.mistakes++; /* it ends the capture */
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     if (CU_STREAM_NON_BLOCKING < flags || NULL == (*stream = fake_hand_out(sizeof(**stream)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -1126,7 +1139,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 {
     if (CU_STREAM_LEGACY == stream) {
         FAKE_CONTEXT();
-        if (fake.implicit) {
+        if (fake.captures) {
             fake.mistakes++; /* it ends the capture */
             return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
@@ -1137,6 +1150,7 @@ CUresult cuStreamSynchronize(CUstream stream)
         stream->ops = 0; /* the error has come before them */
     }
     FAKE_STREAM(stream);
+    FAKE_UNSAFE();
     fake_run(stream);
     return CUDA_SUCCESS;
 }
@@ -1144,6 +1158,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
     FAKE_STREAM(stream);
+    FAKE_UNSAFE();
     if (fake.busy) {
         return CUDA_ERROR_NOT_READY;
     }
@@ -1168,7 +1183,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 
     FAKE_STREAM(stream);
     *status = stream->capture;
-    return legacy && fake.implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+    return legacy && fake.captures ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -1191,6 +1206,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 CUresult cuEventSynchronize(CUevent event)
 {
     FAKE_ENTER();
+    FAKE_UNSAFE();
     fake.legacy_waits += event->behind_legacy;
     return CUDA_SUCCESS;
 }
@@ -1236,6 +1252,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, CUstreamBatchMemOpPa
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if ((gpusym_fatbin != image && gpusym_stream_fatbin != image) ||
         NULL == (*module = fake_hand_out(sizeof(**module)))) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -1248,6 +1265,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleUnload(CUmodule module)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (module->ctx != fake_current()) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
@@ -1271,6 +1289,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 CUresult cuFuncLoad(CUfunction function)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     function->loaded = true;
     return CUDA_SUCCESS;
 }
@@ -1369,6 +1388,7 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
     FAKE_CONTEXT();
+    FAKE_UNSAFE();
     if (0 != flags || !graph->filled || NULL == (*exec = fake_hand_out(sizeof(**exec)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }

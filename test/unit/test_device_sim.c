@@ -1575,63 +1575,6 @@ static void graphs_are_launched_as_they_were_asked(void **state)
     gpusym_sim_graph_destroy(graph);
 }
 
-/* The capture that the stream has is invalid, and ends so. */
-static void expect_spoiled(gpusym_stream_t *stream)
-{
-    gpusym_sim_graph_t *graph = NULL;
-    bool captured = true;
-    uint32_t word = 0;
-    assert_int_equal(dev->stream_captured(stream, &captured), GPUSYM_ERR);
-    assert_non_null(strstr(dev->error(), "end the capture first"));
-    assert_false(captured);
-    assert_int_equal(gpusym_sim_stream_call(stream, word_add, &word), GPUSYM_ERR);
-    assert_int_equal(gpusym_sim_stream_capture_end(stream, &graph), GPUSYM_ERR);
-    assert_null(graph);
-    OK(dev->stream_captured(stream, &captured));
-    assert_false(captured);
-    OK(gpusym_sim_stream_synchronize(stream));
-}
-
-/* What ends a capture on a GPU does so here: allocations and their like, unless they are spared, but no question. */
-static void captures_are_spared(void **state)
-{
-    (void) state;
-    gpusym_sim_graph_t *graph = NULL;
-    gpusym_mem_t mem;
-    void *more, *seen;
-    int outer, inner;
-    open_sim();
-    gpusym_stream_t *stream = program_stream(), *other = program_stream();
-    void *p = alloc(64), *q = alloc(64);
-    OK(gpusym_sim_stream_capture(stream));
-    dev->query(p, &mem);
-    assert_int_equal(mem.kind, GPUSYM_MEM_DEVICE);
-    OK(gpusym_sim_stream_capture_end(stream, &graph));
-    gpusym_sim_graph_destroy(graph);
-    OK(gpusym_sim_stream_capture(stream));
-    OK(gpusym_sim_stream_capture(other));
-    assert_int_equal(dev->mem_alloc(gpu, 64, &more), GPUSYM_ERR);
-    assert_non_null(strstr(dev->error(), "is being captured"));
-    expect_spoiled(stream);
-    expect_spoiled(other);
-    OK(gpusym_sim_stream_capture(stream));
-    assert_int_equal(dev->host_alloc(gpu, 64, &more, &seen), GPUSYM_ERR);
-    expect_spoiled(stream);
-    OK(gpusym_sim_stream_capture(stream));
-    OK(dev->capture_spare(&outer));
-    OK(dev->mem_alloc(gpu, 64, &more));
-    OK(dev->capture_spare(&inner));
-    dev->capture_restore(inner);
-    OK(dev->mem_free(gpu, more));
-    dev->capture_restore(outer);
-    OK(gpusym_sim_stream_capture_end(stream, &graph));
-    gpusym_sim_graph_destroy(graph);
-    OK(gpusym_sim_stream_capture(stream));
-    assert_int_equal(dev->mem_free(gpu, q), GPUSYM_ERR); /* not spared any more */
-    expect_spoiled(stream);
-    OK(dev->mem_free(gpu, q));
-}
-
 enum { GRAPH_THREADS = 4, GRAPH_LAUNCHES = 200 };
 
 /* What each thread has, for graphs on one stream. */
@@ -2303,7 +2246,6 @@ int main(void)
         TEST(events_order_streams),
         TEST(captured_work_is_launched_again),
         TEST(graphs_are_launched_as_they_were_asked),
-        TEST(captures_are_spared),
         TEST(graphs_are_whole),
         TEST(close_ends_what_waits),
         TEST(faults_hit_the_nth),

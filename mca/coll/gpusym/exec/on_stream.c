@@ -544,13 +544,7 @@ static uint32_t find_lost(const coll_gpusym_on_stream_t *s)
 /* Whether the GPU reports an error. */
 static bool gpu_has_failed(const gpusym_lane_t *lane)
 {
-    int mode;
-    const bool spared = GPUSYM_SUCCESS == lane->dev->capture_spare(&mode);
-    const bool bad = lane->dev->stream_poll(lane->stream) < 0;
-    if (spared) {
-        lane->dev->capture_restore(mode);
-    }
-    return bad;
+    return lane->dev->stream_poll(lane->stream) < 0;
 }
 
 /* A rank that has died sends nothing any more: kernels that wait for it are told. A GPU with an error ends none. */

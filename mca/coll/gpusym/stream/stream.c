@@ -391,33 +391,20 @@ static int prepare_late(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, co
                : prepare_engine(e, coll_gpusym_buffers_where(b));
 }
 
-static int queue_spared(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void *handle,
-                        coll_gpusym_queued_t *queued)
-{
-    coll_gpusym_buffers_t b;
-    int rv = find_memory(e, a, &b);
-    if (MPI_SUCCESS != rv || e->alone) {
-        return MPI_SUCCESS != rv ? rv : call_alone(e, &b, handle, queued);
-    }
-    if (NULL == e->on_stream) {
-        rv = prepare_late(e, a, &b, handle);
-    }
-    return MPI_SUCCESS == rv ? call_team(e, a, &b, handle, queued) : rv;
-}
-
 /* Queues a call on the stream of a handle, or checks it. *queued: what has become of it. */
 static int queue_call(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, void *handle, coll_gpusym_queued_t *queued)
 {
-    const gpusym_device_t *dev = gpusym_device_need();
-    int mode;
-    if (NULL == dev) {
+    coll_gpusym_buffers_t b;
+    if (NULL == gpusym_device_need()) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, coll_gpusym_mpi_name(a->coll), "there is no GPU");
     }
-    if (GPUSYM_SUCCESS != dev->capture_spare(&mode)) {
-        return fail_device(e, coll_gpusym_mpi_name(a->coll));
+    int rv = find_memory(e, a, &b);
+    if (MPI_SUCCESS == rv && !e->alone && NULL == e->on_stream) {
+        rv = prepare_late(e, a, &b, handle);
     }
-    const int rv = queue_spared(e, a, handle, queued);
-    dev->capture_restore(mode);
+    if (MPI_SUCCESS == rv) {
+        rv = e->alone ? call_alone(e, &b, handle, queued) : call_team(e, a, &b, handle, queued);
+    }
     if (NULL != queued && queued->any) {
         queued->number = e->on_stream->queued;
         queued->gpu = e->on_stream->gpu;
@@ -519,7 +506,7 @@ static int wait(void *request, void *stream, void **comm)
 {
     static const char what[] = "gpusym_wait_on_stream";
     coll_gpusym_request_t *r = find_request(request, what, comm);
-    int mode, rv = MPI_SUCCESS;
+    int rv = MPI_SUCCESS;
     if (NULL == r) {
         return MPI_ERR_REQUEST;
     }
@@ -530,11 +517,7 @@ static int wait(void *request, void *stream, void **comm)
                        "the request has not been started by gpusym_start_on_stream, or has been waited for");
     }
     if (queued->any) {
-        if (GPUSYM_SUCCESS != gpusym_current.dev->capture_spare(&mode)) {
-            return fail_device(e, what);
-        }
         rv = queue_wait(e, what, queued, stream);
-        gpusym_current.dev->capture_restore(mode);
     }
     if (MPI_SUCCESS == rv) {
         coll_gpusym_request_waited(r);

@@ -3,7 +3,8 @@
  *
  * The device table: the interface of the project to a GPU.  device/cuda and device/sim provide one table each, and
  * select.h chooses between them.  Every function may be called from any thread, preserves the caller's current GPU and
- * context, and returns GPUSYM_SUCCESS or a negative error.
+ * context, neither fails nor spoils a graph because the program captures a stream, and returns GPUSYM_SUCCESS or a
+ * negative error.
  */
 #ifndef GPUSYM_COMMON_DEVICE_H
 #define GPUSYM_COMMON_DEVICE_H
@@ -194,10 +195,6 @@ typedef struct gpusym_device {
     void (*stream_unwrap)(gpusym_stream_t *stream);
     /* Whether the stream is being captured into a graph: what is queued is not run then. */
     int (*stream_captured)(gpusym_stream_t *stream, bool *captured);
-    /* Between both, nothing that the calling thread asks of the driver ends a capture of a stream of this process, nor
-     * fails because of one. */
-    int (*capture_spare)(int *mode);
-    void (*capture_restore)(int mode);
 
     /* Loads the module of the kernels.  GPUSYM_ERR_NOT_AVAILABLE, with *why: kernels cannot run on this GPU. */
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);

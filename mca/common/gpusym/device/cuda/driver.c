@@ -112,12 +112,21 @@ bool cuda_context_lives(const gpusym_gpu_t *gpu)
                        : CUDA_SUCCESS == cu.cuCtxGetApiVersion(gpu->ctx, &version);
 }
 
-int cuda_ctx_enter_living(const gpusym_gpu_t *gpu, bool *pushed)
+int cuda_ctx_enter_spared(const gpusym_gpu_t *gpu, cuda_entered_t *entered)
+{
+    const int rc = cuda_ctx_enter(gpu, entered);
+    if (GPUSYM_SUCCESS == rc) {
+        cuda_capture_spare(entered);
+    }
+    return rc;
+}
+
+int cuda_ctx_enter_living(const gpusym_gpu_t *gpu, cuda_entered_t *entered)
 {
     if (cuda_context_lives(gpu)) {
-        return cuda_ctx_enter(gpu, pushed);
+        return cuda_ctx_enter_spared(gpu, entered);
     }
-    *pushed = false;
+    *entered = (cuda_entered_t){.pushed = false};
     return cuda_fail(GPUSYM_ERR_NOT_AVAILABLE, "the context on GPU %d has been destroyed", gpu->info.ordinal);
 }
 
@@ -179,20 +188,4 @@ int cuda_driver_start(void)
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
     return GPUSYM_SUCCESS;
-}
-
-int cuda_capture_spare(int *mode)
-{
-    CUstreamCaptureMode swapped = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    const int rc = CU(-1, cuThreadExchangeStreamCaptureMode, &swapped);
-    *mode = (int) swapped;
-    return rc;
-}
-
-void cuda_capture_restore(int mode)
-{
-    CUstreamCaptureMode swapped = (CUstreamCaptureMode) mode;
-
-    (void) cu.cuThreadExchangeStreamCaptureMode(&swapped);
 }

@@ -125,9 +125,9 @@ static int gpu_set_up(gpusym_gpu_t *gpu)
 static void gpu_release(gpusym_gpu_t *gpu)
 {
     const bool lives = cuda_context_lives(gpu);
-    bool pushed;
+    cuda_entered_t entered;
 
-    if (lives && GPUSYM_SUCCESS == cuda_ctx_enter(gpu, &pushed)) {
+    if (lives && GPUSYM_SUCCESS == cuda_ctx_enter_spared(gpu, &entered)) {
         for (unsigned m = 0; m < CUDA_MODULES; m++) {
             if (NULL != gpu->module[m]) {
                 (void) cu.cuModuleUnload(gpu->module[m]);
@@ -136,7 +136,7 @@ static void gpu_release(gpusym_gpu_t *gpu)
         if (NULL != gpu->copies) {
             (void) cu.cuStreamDestroy_v2(gpu->copies);
         }
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     if (lives && gpu->primary) {
         (void) cu.cuDevicePrimaryCtxRelease_v2(gpu->dev);
@@ -148,7 +148,7 @@ static void gpu_release(gpusym_gpu_t *gpu)
 static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
 {
     gpusym_gpu_t *gpu = calloc(1, sizeof(*gpu));
-    bool pushed;
+    cuda_entered_t entered;
 
     if (NULL == gpu) {
         return cuda_no_host_memory();
@@ -163,10 +163,10 @@ static int gpu_make(int ordinal, CUcontext ctx, gpusym_gpu_t **made)
         return rc;
     }
     gpu->has_id = NULL != cu.cuCtxGetId && CUDA_SUCCESS == cu.cuCtxGetId(gpu->ctx, &gpu->id);
-    rc = cuda_ctx_enter(gpu, &pushed);
+    rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS == rc) {
         rc = gpu_set_up(gpu);
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     if (GPUSYM_SUCCESS != rc) {
         gpu_release(gpu);

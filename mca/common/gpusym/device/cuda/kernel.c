@@ -83,15 +83,15 @@ static int module_load(gpusym_gpu_t *gpu, cuda_module_t which)
 
 static int load(gpusym_gpu_t *gpu, cuda_module_t which, const char **why)
 {
-    bool pushed;
+    cuda_entered_t entered;
     int rc = GPUSYM_SUCCESS;
 
     pthread_mutex_lock(&cuda_state.lock);
     if (NULL == gpu->module[which]) {
-        rc = cuda_ctx_enter(gpu, &pushed);
+        rc = cuda_ctx_enter_spared(gpu, &entered);
         if (GPUSYM_SUCCESS == rc) {
             rc = module_load(gpu, which);
-            cuda_ctx_leave(pushed);
+            cuda_ctx_leave(&entered);
         } else {
             snprintf(gpu->why, sizeof(gpu->why), "the kernels could not be loaded: %.200s", cuda_error());
             rc = GPUSYM_ERR_NOT_AVAILABLE;
@@ -131,13 +131,12 @@ int cuda_stream_kernels_load(gpusym_gpu_t *gpu, const char **why)
 /* ---- launches ---- */
 
 /* Makes gpu's context current, for a launch of a kernel that is there since kernels_load(): no lock, no allocation. */
-static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, bool *pushed)
+static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, cuda_entered_t *entered)
 {
-    *pushed = false;
     if (GPUSYM_K_COUNT <= kernel || NULL == gpu->kernels[kernel]) {
         return cuda_fail(GPUSYM_ERR_BAD_PARAM, "kernel %u is not loaded on GPU %d", kernel, gpu->info.ordinal);
     }
-    return cuda_ctx_enter(gpu, pushed);
+    return cuda_ctx_enter(gpu, entered);
 }
 
 #if CUDA_VERSION >= 11080
@@ -183,9 +182,9 @@ int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w
 {
     gpusym_gpu_t *gpu = stream->gpu;
     void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the call returns */
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = launch_enter(gpu, kernel, &pushed);
+    int rc = launch_enter(gpu, kernel, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -193,7 +192,7 @@ int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w
         rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
                 stream->stream, parameters, NULL);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -219,7 +218,7 @@ static void graph_free(gpusym_graph_t *graph)
     free(graph);
 }
 
-/* gpu is current. */
+/* gpu is current, and captures are spared. */
 static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gpusym_graph_t **made)
 {
     const int n = gpu->info.ordinal;
@@ -247,9 +246,9 @@ int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned 
     gpusym_gpu_t *gpu = stream->gpu;
     const int n = gpu->info.ordinal;
     void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the calls return */
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = launch_enter(gpu, kernel, &pushed);
+    int rc = launch_enter(gpu, kernel, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -261,22 +260,26 @@ int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned 
                                           .blockDimY = 1,
                                           .blockDimZ = 1,
                                           .kernelParams = parameters};
-    rc = NULL == *graph ? graph_make(gpu, &node, graph)
-                        : CU(n, cuGraphExecKernelNodeSetParams, (*graph)->exec, (*graph)->node, &node);
+    if (NULL == *graph) {
+        cuda_capture_spare(&entered);
+        rc = graph_make(gpu, &node, graph);
+    } else {
+        rc = CU(n, cuGraphExecKernelNodeSetParams, (*graph)->exec, (*graph)->node, &node);
+    }
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(n, cuGraphLaunch, (*graph)->exec, stream->stream);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 void cuda_graph_destroy(gpusym_graph_t *graph)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(graph->gpu, &pushed)) {
+    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(graph->gpu, &entered)) {
         graph_free(graph);
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     } else {
         free(graph);
     }

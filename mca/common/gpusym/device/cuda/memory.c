@@ -55,21 +55,17 @@ static void await_legacy(void)
  */
 static void __attribute__((noinline)) mark_synchronous(const void *p, CUcontext ctx)
 {
+    cuda_entered_t entered = {.pushed = true};
     unsigned one = 1;
-    CUcontext ours;
-    int mode;
 
     if (CUDA_SUCCESS != cu.cuCtxPushCurrent_v2(ctx)) {
         return;
     }
-    const bool spared = GPUSYM_SUCCESS == cuda_capture_spare(&mode);
+    cuda_capture_spare(&entered);
     if (CUDA_SUCCESS == cu.cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) (uintptr_t) p)) {
         await_legacy();
     }
-    if (spared) {
-        cuda_capture_restore(mode);
-    }
-    (void) cu.cuCtxPopCurrent_v2(&ours);
+    cuda_ctx_leave(&entered);
 }
 
 /* The same of a program that does not wait before it calls MPI. ctx: NULL: the thread's. At every call: by the legacy
@@ -203,17 +199,17 @@ int cuda_mem_range(const void *p, gpusym_range_t *range)
 int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 {
     CUdeviceptr base = 0;
-    bool pushed;
+    cuda_entered_t entered;
 
     if (0 == size || SIZE_MAX - SHARED_BLOCK < size) {
         return cuda_fail(GPUSYM_ERR_BAD_PARAM, "an allocation of %zu bytes was requested", size);
     }
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemAlloc_v2, &base, (size + SHARED_BLOCK - 1) / SHARED_BLOCK * SHARED_BLOCK);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     if (GPUSYM_SUCCESS != rc) {
         cuda_error_add("; %zu bytes were requested", size);
         return rc;
@@ -224,25 +220,25 @@ int cuda_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 
 int cuda_mem_free(gpusym_gpu_t *gpu, void *p)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemFree_v2, (CUdeviceptr) (uintptr_t) p);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
     if (0 == size) {
         return GPUSYM_SUCCESS;
     }
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -250,7 +246,7 @@ int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size)
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(gpu->info.ordinal, cuStreamSynchronize, gpu->copies);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -288,9 +284,9 @@ int cuda_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
 {
     CUdeviceptr base = 0;
     size_t unit = 0;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -303,21 +299,21 @@ int cuda_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
         rc = CU(gpu->info.ordinal, cuMemAddressReserve, &base, n * whole, unit, 0, 0);
         *size = whole;
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     *at = (void *) (uintptr_t) base;
     return rc;
 }
 
 int cuda_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemAddressFree, (CUdeviceptr) (uintptr_t) at, n * size);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -343,9 +339,9 @@ int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
 {
     const CUmemAllocationProp prop = shared_prop(gpu);
     CUmemGenericAllocationHandle memory = 0;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -354,7 +350,7 @@ int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
         rc = cuda_map_at(gpu, (CUdeviceptr) (uintptr_t) at, size, memory);
         (void) cu.cuMemRelease(memory);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     if (GPUSYM_SUCCESS != rc) {
         cuda_error_add("; %zu bytes were requested", size);
     }
@@ -363,14 +359,14 @@ int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
 
 int cuda_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemUnmap, (CUdeviceptr) (uintptr_t) at, size);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -380,9 +376,9 @@ int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
 {
     CUdeviceptr seen = 0;
     void *p = NULL;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -400,29 +396,29 @@ int cuda_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
     *host = p;
     *dev = (void *) (uintptr_t) seen;
 leave:
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 int cuda_host_free(gpusym_gpu_t *gpu, void *host)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemFreeHost, host);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 {
     CUdeviceptr seen = 0;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -439,19 +435,19 @@ int cuda_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
     }
     *dev = (void *) (uintptr_t) seen;
 leave:
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 int cuda_host_unregister(gpusym_gpu_t *gpu, void *host)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(gpu->info.ordinal, cuMemHostUnregister, host);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }

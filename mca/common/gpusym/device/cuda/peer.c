@@ -114,9 +114,9 @@ int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
 {
     cuda_handle_t mine = {.nonce = process_nonce, .base = (uintptr_t) p, .pid = getpid()};
     gpusym_range_t range;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -126,7 +126,7 @@ int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
                  ? export_fd(gpu, &range, &mine)
                  : CU(gpu->info.ordinal, cuIpcGetMemHandle, &mine.ipc, (CUdeviceptr) (uintptr_t) p);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     if (GPUSYM_SUCCESS != rc) {
         return GPUSYM_ERR_NO_MEMORY == rc ? rc : GPUSYM_ERR_UNREACHABLE;
     }
@@ -138,17 +138,17 @@ int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle)
 int cuda_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
 {
     cuda_handle_t mine;
-    bool pushed;
+    cuda_entered_t entered;
 
     memcpy(&mine, handle, sizeof(mine));
     if (0 == mine.size) {
         return GPUSYM_SUCCESS;
     }
     close(mine.by_fd.fd);
-    int rc = cuda_ctx_enter_living(gpu, &pushed);
+    int rc = cuda_ctx_enter_living(gpu, &entered);
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(gpu->info.ordinal, cuMemRelease, mine.by_fd.memory);
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     return rc;
 }
@@ -166,16 +166,16 @@ static int addresses_free(gpusym_gpu_t *gpu, CUdeviceptr p, size_t size)
 static int mapping_end(mapping_t *mapping)
 {
     gpusym_gpu_t *gpu = mapping->gpu;
-    bool pushed;
+    cuda_entered_t entered;
     int rc = GPUSYM_SUCCESS;
 
     if (!mapping->own) {
-        rc = cuda_ctx_enter_living(gpu, &pushed);
+        rc = cuda_ctx_enter_living(gpu, &entered);
         if (GPUSYM_SUCCESS == rc) {
             const CUdeviceptr p = (CUdeviceptr) (uintptr_t) mapping->p;
             rc = 0 == mapping->size ? CU(gpu->info.ordinal, cuIpcCloseMemHandle, p)
                                     : addresses_free(gpu, p, mapping->size);
-            cuda_ctx_leave(pushed);
+            cuda_ctx_leave(&entered);
         }
     }
     free(mapping);
@@ -258,7 +258,7 @@ static int import_memory(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping
 int cuda_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 {
     cuda_handle_t theirs;
-    bool pushed;
+    cuda_entered_t entered;
 
     memcpy(&theirs, handle, sizeof(theirs));
     mapping_t *mapping = calloc(1, sizeof(*mapping));
@@ -269,10 +269,10 @@ int cuda_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
     mapping->own = theirs.nonce == process_nonce && theirs.pid == getpid();
     mapping->p = (void *) (uintptr_t) theirs.base;
 
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS == rc) {
         rc = import_memory(gpu, &theirs, mapping);
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     if (GPUSYM_SUCCESS != rc) {
         free(mapping);

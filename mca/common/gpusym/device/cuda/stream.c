@@ -99,12 +99,12 @@ static int copy_queue(gpusym_gpu_t *gpu, CUstream stream, void *dst, const void 
 /* Threads may share the copy stream: each waits for its own copy and, at worst, for some of another's. */
 int cuda_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
     if (0 == size) {
         return GPUSYM_SUCCESS;
     }
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -113,24 +113,24 @@ int cuda_copy(gpusym_gpu_t *gpu, void *dst, const void *src, size_t size)
         /* Waits for the copy engine, and for nothing that a peer writes. */
         rc = CU(gpu->info.ordinal, cuStreamSynchronize, gpu->copies);
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
 int cuda_copy_async(gpusym_stream_t *stream, void *dst, const void *src, size_t size)
 {
     gpusym_gpu_t *gpu = stream->gpu;
-    bool pushed;
+    cuda_entered_t entered;
 
     if (0 == size) {
         return GPUSYM_SUCCESS;
     }
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter(gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = copy_queue(gpu, stream->stream, dst, src, size);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -166,7 +166,7 @@ int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const v
         .WidthInBytes = width,
         .Height = height,
     };
-    bool pushed;
+    cuda_entered_t entered;
 
     if (0 == width || 0 == height) {
         return GPUSYM_SUCCESS;
@@ -181,12 +181,12 @@ int cuda_copy2d_async(gpusym_stream_t *stream, void *dst, size_t dpitch, const v
         }
         return cuda_copy_async(stream, dst, src, width * height);
     }
-    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    int rc = cuda_ctx_enter(stream->gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = copy2d_queue(stream, &copy);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }
 
@@ -198,19 +198,19 @@ int cuda_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **stream)
 {
     gpusym_stream_t *s = calloc(1, sizeof(*s));
     int least = 0, greatest = 0;
-    bool pushed;
+    cuda_entered_t entered;
 
     if (NULL == s) {
         return cuda_no_host_memory();
     }
     s->gpu = gpu;
-    int rc = cuda_ctx_enter(gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(gpu, &entered);
     if (GPUSYM_SUCCESS == rc) {
         rc = CU(gpu->info.ordinal, cuCtxGetStreamPriorityRange, &least, &greatest);
         if (GPUSYM_SUCCESS == rc) {
             rc = CU(gpu->info.ordinal, cuStreamCreateWithPriority, &s->stream, CU_STREAM_NON_BLOCKING, greatest);
         }
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     if (GPUSYM_SUCCESS != rc) {
         free(s);
@@ -222,25 +222,25 @@ int cuda_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **stream)
 
 void cuda_stream_destroy(gpusym_stream_t *stream)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(stream->gpu, &pushed)) {
+    if (GPUSYM_SUCCESS == cuda_ctx_enter_living(stream->gpu, &entered)) {
         (void) cu.cuStreamDestroy_v2(stream->stream);
-        cuda_ctx_leave(pushed);
+        cuda_ctx_leave(&entered);
     }
     free(stream);
 }
 
 int cuda_stream_poll(gpusym_stream_t *stream)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    int rc = cuda_ctx_enter_spared(stream->gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     CUresult result = cu.cuStreamQuery(stream->stream);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     if (CUDA_ERROR_NOT_READY == result) {
         return 0;
     }
@@ -302,14 +302,14 @@ int cuda_stream_captured(gpusym_stream_t *stream, bool *captured)
 {
     const int n = stream->gpu->info.ordinal;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    int rc = cuda_ctx_enter(stream->gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
     rc = CU(n, cuStreamIsCapturing, stream->stream, &status);
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     if (GPUSYM_SUCCESS == rc && CU_STREAM_CAPTURE_STATUS_INVALIDATED == status) {
         rc = cuda_fail(
             GPUSYM_ERR,
@@ -350,9 +350,9 @@ static int flags_queue(gpusym_stream_t *stream, const gpusym_stream_flag_t *flag
 
 int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n)
 {
-    bool pushed;
+    cuda_entered_t entered;
 
-    int rc = cuda_ctx_enter(stream->gpu, &pushed);
+    int rc = cuda_ctx_enter(stream->gpu, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -362,6 +362,6 @@ int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags
         flags += now;
         n -= now;
     }
-    cuda_ctx_leave(pushed);
+    cuda_ctx_leave(&entered);
     return rc;
 }

@@ -19,7 +19,7 @@
 /* Memory of the GPU, SIM_REGION_OWN, SIM_REGION_VMM or SIM_REGION_POOL. at: its addresses; NULL: any. */
 static int memory_new(gpusym_gpu_t *gpu, sim_region_kind_t kind, size_t size, void *at, void **p)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -61,7 +61,7 @@ int sim_mem_alloc(gpusym_gpu_t *gpu, size_t size, void **p)
 
 int sim_mem_free(gpusym_gpu_t *gpu, void *p)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_OWN);
 }
 
@@ -94,7 +94,7 @@ int gpusym_sim_vmm_alloc(size_t size, void **p)
 
 int gpusym_sim_vmm_free(void *p)
 {
-    int rc = sim_gpu_alter(&sim.gpu);
+    int rc = sim_gpu_check(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_VMM);
 }
 
@@ -105,7 +105,7 @@ int gpusym_sim_pool_alloc(size_t size, void **p)
 
 int gpusym_sim_pool_free(void *p)
 {
-    int rc = sim_gpu_alter(&sim.gpu);
+    int rc = sim_gpu_check(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_POOL);
 }
 
@@ -119,7 +119,7 @@ static int make_empty(void *at, size_t size, int fixed, void **p)
 
 int sim_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -132,7 +132,7 @@ int sim_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at)
 
 int sim_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS == rc && 0 != munmap(at, n * size)) {
         rc = sim_fail(GPUSYM_ERR_BAD_PARAM, "%u times %zu bytes of addresses: %s", n, size, strerror(errno));
     }
@@ -160,7 +160,7 @@ int sim_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
 int sim_vmm_unmap(gpusym_gpu_t *gpu, void *at, size_t size)
 {
     void *p;
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS == rc) {
         rc = sim_table_remove(at, SIM_REGION_VMM);
     }
@@ -230,7 +230,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 {
     sim_handle_t ours;
     sim_region_t *region;
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -261,7 +261,7 @@ int sim_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 
 int sim_mem_unimport(gpusym_gpu_t *gpu, void *p)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_IMPORTED);
 }
 
@@ -299,7 +299,7 @@ static int host_new(sim_region_kind_t kind, size_t size, void **p)
 
 int sim_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -315,13 +315,13 @@ int sim_host_alloc(gpusym_gpu_t *gpu, size_t size, void **host, void **dev)
 
 int sim_host_free(gpusym_gpu_t *gpu, void *host)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(host, SIM_REGION_HOST);
 }
 
 int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
@@ -347,18 +347,18 @@ int sim_host_register(gpusym_gpu_t *gpu, void *host, size_t size, void **dev)
 
 int sim_host_unregister(gpusym_gpu_t *gpu, void *host)
 {
-    int rc = sim_gpu_alter(gpu);
+    int rc = sim_gpu_check(gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(host, SIM_REGION_REGISTERED);
 }
 
 int gpusym_sim_managed_alloc(size_t size, void **p)
 {
-    int rc = sim_gpu_alter(&sim.gpu);
+    int rc = sim_gpu_check(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : host_new(SIM_REGION_MANAGED, size, p);
 }
 
 int gpusym_sim_managed_free(void *p)
 {
-    int rc = sim_gpu_alter(&sim.gpu);
+    int rc = sim_gpu_check(&sim.gpu);
     return GPUSYM_SUCCESS != rc ? rc : sim_table_remove(p, SIM_REGION_MANAGED);
 }

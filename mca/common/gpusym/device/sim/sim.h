@@ -57,9 +57,7 @@ void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
  * Streams of a program, as CUDA's runtime has them: they take the place of cudaStream_t and its like for programs on
  * the simulator, and are what stream_wrap() takes. Work of a stream runs in its order, beside that of others. While a
  * stream is captured, what is queued on it, also by launches of the device table, goes to a graph, which runs whenever
- * it is launched. As of a driver's, the graph becomes invalid, by GPUSYM_ERR, where any thread allocates, frees, pins
- * or maps memory meanwhile and not between capture_spare() and capture_restore(). Errors: GPUSYM_ERR_NO_MEMORY,
- * GPUSYM_ERR_BAD_PARAM. Thread-safe.
+ * it is launched. Errors: GPUSYM_ERR_NO_MEMORY, GPUSYM_ERR_BAD_PARAM. Thread-safe.
  */
 typedef struct gpusym_sim_graph gpusym_sim_graph_t;
 typedef struct gpusym_sim_event gpusym_sim_event_t;

@@ -37,18 +37,6 @@ const char *sim_error(void);
 
 /* GPUSYM_ERR_NOT_AVAILABLE: the simulator is not open; GPUSYM_ERR_BAD_PARAM: gpu is not its GPU. */
 int sim_gpu_check(const gpusym_gpu_t *gpu);
-/* The same before memory is allocated, freed, pinned or mapped, which no stream does in its order: GPUSYM_ERR, as of a
- * driver, while a stream is being captured, whose graph becomes invalid; not between capture_spare() and
- * capture_restore(). */
-int sim_gpu_alter(const gpusym_gpu_t *gpu);
-
-/* Counts a stream as being captured, until sim_captures_end(). Returns what sim_capture_check() needs. */
-unsigned sim_captures_begin(void);
-void sim_captures_end(void);
-/* GPUSYM_ERR: captures that began then are invalid. */
-int sim_capture_check(unsigned since);
-int sim_capture_spare(int *mode);
-void sim_capture_restore(int mode);
 
 /* Counts size bytes as allocated; false if the GPU has fewer free. sim_bytes_give ends that. */
 bool sim_bytes_take(size_t size);
@@ -282,7 +270,6 @@ void *sim_kernel_reach(const void *p);
 struct gpusym_sim_graph {
     sim_item_t *item; /* n of them */
     unsigned n, room;
-    unsigned since; /* of sim_captures_begin() */
 };
 
 int sim_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **out);

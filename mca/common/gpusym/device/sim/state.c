@@ -42,63 +42,6 @@ int sim_gpu_check(const gpusym_gpu_t *gpu)
     return GPUSYM_SUCCESS;
 }
 
-/* ---- captures ---- */
-
-static unsigned captures;         /* atomic: streams that are being captured */
-static unsigned spoiled;          /* atomic: how often captures have been made invalid */
-static _Thread_local bool spared; /* between capture_spare() and capture_restore() */
-
-unsigned sim_captures_begin(void)
-{
-    __atomic_fetch_add(&captures, 1, __ATOMIC_ACQ_REL);
-    return __atomic_load_n(&spoiled, __ATOMIC_ACQUIRE);
-}
-
-void sim_captures_end(void)
-{
-    __atomic_fetch_sub(&captures, 1, __ATOMIC_ACQ_REL);
-}
-
-/* Makes the graphs of all streams that are being captured invalid; false: there are none. */
-static bool captures_spoil(void)
-{
-    const bool any = 0 != __atomic_load_n(&captures, __ATOMIC_ACQUIRE);
-    if (any) {
-        __atomic_fetch_add(&spoiled, 1, __ATOMIC_ACQ_REL);
-    }
-    return any;
-}
-
-int sim_capture_check(unsigned since)
-{
-    return since == __atomic_load_n(&spoiled, __ATOMIC_ACQUIRE)
-               ? GPUSYM_SUCCESS
-               : sim_fail(GPUSYM_ERR,
-                          "the stream is being captured into a graph, which an earlier call has made invalid:"
-                          " end the capture first");
-}
-
-int sim_capture_spare(int *mode)
-{
-    *mode = spared;
-    spared = true;
-    return GPUSYM_SUCCESS;
-}
-
-void sim_capture_restore(int mode)
-{
-    spared = 0 != mode;
-}
-
-int sim_gpu_alter(const gpusym_gpu_t *gpu)
-{
-    const int rc = sim_gpu_check(gpu);
-    return GPUSYM_SUCCESS == rc && !spared && captures_spoil()
-               ? sim_fail(GPUSYM_ERR,
-                          "a stream of the process is being captured into a graph, which this makes invalid")
-               : rc;
-}
-
 /* ---- bytes allocated ---- */
 
 static uint64_t allocated; /* atomic */
