@@ -4,9 +4,9 @@
  * mpirun test, for an Open MPI with fault tolerance (mpirun --with-ft ulfm): ranks that die and communicators that are
  * revoked, with the survivors' communicators behind them.
  *
- *     ulfm [--case death|revoke|planned|slots|dup|wildcard] [--form blocking|nonblocking|persistent]
- *          [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host] [--stop LEFT] [--rounds N] [--injected]
- *          [--staged]
+ *     ulfm [--case death|revoke|planned|slots|dup|wildcard|messages]
+ *          [--form blocking|nonblocking|persistent] [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host]
+ *          [--stop LEFT] [--rounds N] [--injected] [--staged]
  *
  * death     the last rank dies; the survivors see that by their next calls, revoke, acknowledge, agree and shrink, and
  *           go on with the communicator that they have made, on which the next one dies, until LEFT are there
@@ -16,6 +16,8 @@
  *           (coll_gpusym_heap_size=4M coll_gpusym_heap_slabs=1)
  * dup       a communicator with a dead rank is duplicated
  * wildcard  a nonblocking receive from any source is pending when a rank dies
+ * messages  a rank dies with messages under way, to it and from it; the survivors go on with messages of all lengths
+ *           on the communicator that has lost it
  *
  * --host: buffers in host memory. --injected: the simulator ends the first rank that dies, in the middle of a call.
  * --staged: no call is by kernels.
@@ -589,6 +591,75 @@ static void test_wildcard(MPI_Comm *comm)
     MPI_Comm_free(&work);
 }
 
+/* ---- messages ---- */
+
+/* To the next survivor and from the one before, of each length, on a communicator whose last rank has died. */
+static void pass_on(MPI_Comm comm, int round, bool late)
+{
+    const int n = size_of(comm) - 1, rank = rank_in(comm), from = (rank + n - 1) % n;
+    for (int length = 1; length <= count; length = length < 8 ? length + 1 : 3 * length) {
+        MPI_Request request;
+        fill(comm, round);
+        int rv = MPI_Isend(in, length, MPI_INT, (rank + 1) % n, 7, comm, &request);
+        nap(late ? 3 : 0); /* a short message that nobody receives is buffered */
+        say_class(rv, MPI_SUCCESS, MPI_SUCCESS, "a survivor sends to the next one");
+        rv = MPI_Recv(out, length, MPI_INT, from, 7, comm, MPI_STATUS_IGNORE);
+        say_class(rv, MPI_SUCCESS, MPI_SUCCESS, "and receives from the one before");
+        say_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, MPI_SUCCESS, "what was sent has left");
+        mem_read(image, out, sizeof *out * (size_t) length);
+        say(value_at(from, round, 0) == image[0] && value_at(from, round, length - 1) == image[length - 1],
+            "the data are right");
+    }
+}
+
+/* The last rank has a message for rank 0, and rank 0 one for it. */
+static void lose_partner(MPI_Comm comm)
+{
+    const int last = size_of(comm) - 1;
+    MPI_Request sent = MPI_REQUEST_NULL, received = MPI_REQUEST_NULL;
+    int n = 0;
+    fill(comm, 1);
+    if (last == rank_in(comm)) {
+        MPI_Isend(in, count, MPI_INT, 0, 3, comm, &sent);
+        tell_last(comm);
+        die();
+    }
+    if (0 == rank_in(comm)) {
+        MPI_Isend(in, count, MPI_INT, last, 4, comm, &sent);
+        while (0 == n) { /* it is under way */
+            MPI_Iprobe(last, 3, comm, &n, MPI_STATUS_IGNORE);
+        }
+    }
+    tell_last(comm);
+    if (0 == rank_in(comm)) {
+        nap(100);
+        int rv = MPI_Irecv(out, count, MPI_INT, last, 3, comm, &received);
+        rv = MPI_SUCCESS == rv ? MPI_Wait(&received, MPI_STATUS_IGNORE) : rv;
+        mem_read(image, out, sizeof *out * (size_t) count); /* what it had may still be there */
+        const bool right = MPI_SUCCESS == rv && value_at(last, 1, count - 1) == image[count - 1];
+        say_class(right ? MPIX_ERR_PROC_FAILED : rv, MPIX_ERR_PROC_FAILED, MPIX_ERR_PROC_FAILED,
+                  "a message from the dead rank is right, or fails");
+        rv = MPI_Wait(&sent, MPI_STATUS_IGNORE);
+        say_class(rv, MPIX_ERR_PROC_FAILED, MPIX_ERR_PROC_FAILED, "so does one to it");
+    }
+}
+
+static void test_messages(MPI_Comm *comm)
+{
+    MPI_Comm work = duplicate(*comm);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_arguments_end("");
+    use(work, "the communicator works");
+    lose_partner(work);
+    const int error = call_until_error(work, &request);
+    check_acknowledged(work);
+    pass_on(work, 1, false);
+    pass_on(work, 2, true);
+    *comm = recover(work, error);
+    use(*comm, "the shrunken communicator works");
+    MPI_Comm_free(&work);
+}
+
 /* ---- */
 
 static bool is_tolerant(void)
@@ -600,9 +671,9 @@ static bool is_tolerant(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"death", "revoke", "planned", "slots", "dup", "wildcard"};
-    static void (*const tests[])(MPI_Comm *) = {test_death, test_revoke, test_planned,
-                                                test_slots, test_dup,    test_wildcard};
+    static const char *const names[] = {"death", "revoke", "planned", "slots", "dup", "wildcard", "messages"};
+    static void (*const tests[])(MPI_Comm *) = {test_death, test_revoke,   test_planned, test_slots,
+                                                test_dup,   test_wildcard, test_messages};
     MPI_Comm comm = MPI_COMM_WORLD;
     long sums[2];
 
@@ -618,7 +689,7 @@ int main(int argc, char **argv)
     }
     form = (form_t) choose("--form", form_names, 3);
     coll = (coll_t) choose("--coll", coll_names, 3);
-    void (*const test)(MPI_Comm *) = tests[choose("--case", names, 6)];
+    void (*const test)(MPI_Comm *) = tests[choose("--case", names, (int) (sizeof(names) / sizeof(names[0])))];
     injected = check_flag("--injected");
     staged = check_flag("--staged");
     count = (int) check_number("--count", 1000);

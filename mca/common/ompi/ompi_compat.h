@@ -74,18 +74,21 @@ static inline bool gpusym_ompi_fits(void)
 /* Ranks that die (ULFM), from 5.0 on. The error classes of a call with a dead rank, and on a revoked communicator. */
 #if OMPI_MAJOR_VERSION >= 5
 #define GPUSYM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
+#define GPUSYM_ERR_PROC_FAILED_NAME "MPI_ERR_PROC_FAILED"
 #define GPUSYM_ERR_REVOKED MPI_ERR_REVOKED
 #else
 #define GPUSYM_ERR_PROC_FAILED MPI_ERR_OTHER
+#define GPUSYM_ERR_PROC_FAILED_NAME "MPI_ERR_OTHER"
 #define GPUSYM_ERR_REVOKED MPI_ERR_OTHER
 #endif
 
 /* What Open MPI knows of the dead: something only if it was built so, and mpirun has been told that the job is to go on
  * without them. */
 #if OMPI_MAJOR_VERSION >= 5 && OPAL_ENABLE_FT_MPI
-static inline bool gpusym_ft_on(void)
+/* Whether a rank of a communicator has died. Open MPI then ends all requests on it whose tags are not the program's. */
+static inline bool gpusym_ft_hurt(struct ompi_communicator_t *comm)
 {
-    return ompi_ftmpi_enabled;
+    return ompi_ftmpi_enabled && ompi_comm_coll_revoked(comm);
 }
 static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
 {
@@ -94,7 +97,7 @@ static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
 /* A dead rank of an intracommunicator; -1: none. */
 static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
 {
-    if (!ompi_ftmpi_enabled || !ompi_comm_coll_revoked(comm)) {
+    if (!gpusym_ft_hurt(comm)) {
         return -1;
     }
     for (int r = 0; r < ompi_comm_size(comm); r++) {
@@ -104,12 +107,13 @@ static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
     }
     return -1;
 }
-/* Tells it that the process of such a rank has ended. False: it knows that already. */
+/* Tells it that the process of a rank has ended; of an intercommunicator, a rank of the remote group. False: it knows
+ * that already. */
 static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
 {
-    const bool news = !ompi_ftmpi_enabled || ompi_comm_is_proc_active(comm, rank, false);
+    const bool news = !ompi_ftmpi_enabled || ompi_comm_is_proc_active(comm, rank, OMPI_COMM_IS_INTER(comm));
     if (ompi_ftmpi_enabled && news) {
-        (void) ompi_errhandler_proc_failed(ompi_group_peer_lookup(comm->c_local_group, rank));
+        (void) ompi_errhandler_proc_failed(ompi_group_peer_lookup(comm->c_remote_group, rank));
     }
     return news;
 }
@@ -119,8 +123,9 @@ static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
     return ompi_ftmpi_enabled && OMPI_SUCCESS == ompi_comm_revoke_internal(comm);
 }
 #else
-static inline bool gpusym_ft_on(void)
+static inline bool gpusym_ft_hurt(struct ompi_communicator_t *comm)
 {
+    (void) comm;
     return false;
 }
 static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)

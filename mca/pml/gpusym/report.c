@@ -34,11 +34,11 @@
     "valgrind, or with -fsanitize=address.\n"                                         \
     "To run without that memory: --mca coll_gpusym_p2p staged.\n"
 
-#define DEAD                                                                         \
-    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                \
-    "the process of that rank (pid %d) has died.\n"                                  \
-    "\n"                                                                             \
-    "The message ends with MPI_ERR_OTHER.  Look for the first error that the dead\n" \
+#define DEAD                                                                                           \
+    "Rank %d of %s, in a message of device memory with %s, tag %d:\n"                                  \
+    "the process of that rank (pid %d) has died.\n"                                                    \
+    "\n"                                                                                               \
+    "The message ends with " GPUSYM_ERR_PROC_FAILED_NAME ".  Look for the first error that the dead\n" \
     "rank printed: a signal, an out-of-memory kill, an exit without MPI_Finalize.\n"
 
 #define PEER                                                                        \
@@ -100,7 +100,10 @@ static int report_process(const char *text, struct ompi_communicator_t *comm, in
 
 int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid)
 {
-    return report_process(DEAD, comm, peer, tag, pid);
+    if (gpusym_ft_tell(comm, peer)) { /* else the user has been told before */
+        (void) report_process(DEAD, comm, peer, tag, pid);
+    }
+    return GPUSYM_ERR_PROC_FAILED;
 }
 
 int pml_gpusym_report_peer(struct ompi_communicator_t *comm, int peer, int tag, int pid)

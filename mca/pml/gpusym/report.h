@@ -19,7 +19,7 @@ int pml_gpusym_report_corrupt(struct ompi_communicator_t *comm, int peer, int ta
 int pml_gpusym_report_peer(struct ompi_communicator_t *comm, int peer, int tag, int pid);
 /* Host memory that the process of the other rank shares cannot be mapped. */
 int pml_gpusym_report_unreachable(struct ompi_communicator_t *comm, int peer, int tag, int pid);
-/* The process of the other rank has died. */
+/* The process of the other rank has died: MPI_ERR_PROC_FAILED where Open MPI has it. peer: not MPI_ANY_SOURCE. */
 int pml_gpusym_report_dead(struct ompi_communicator_t *comm, int peer, int tag, int pid);
 
 #endif

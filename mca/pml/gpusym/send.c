@@ -809,7 +809,9 @@ static int start_send(request_t *r)
     if (NULL == r->gpu && GPUSYM_RTS != r->layout.bytes) {
         r->peer = find_gpu_peer(r->base.req_peer, r->base.req_tag, r->base.req_comm);
     }
-    outcome_t outcome = NULL != r->peer ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY);
+    /* Data that would follow an RTS have a tag of ours. */
+    const bool direct = NULL != r->peer && !gpusym_ft_hurt(r->base.req_comm);
+    outcome_t outcome = direct ? send_direct(r, &rv) : stage(r, PML_GPUSYM_AWAY);
     if (STAGE == outcome && NULL != r->peer && GPUSYM_RTS == r->layout.bytes) {
         outcome = send_inline(r, &rv);
     }
