@@ -152,6 +152,38 @@ static void clear(const test_t *s)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* ---- MPI_Win_shared_query ---- */
+
+/* Loads and stores by the addresses of the parts that it tells; of parts on other hosts it tells none. */
+static void queried(const test_t *s)
+{
+    int *p, *lowest = NULL, unit, there = 0;
+    MPI_Aint bytes;
+
+    fill(s->part, s->t->rank, 1000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int r = 0; r < s->t->nranks; r++) {
+        p = s->part;
+        check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, r, &bytes, &unit, &p), "MPI_Win_shared_query");
+        check(s, sizeof(int) == (size_t) unit && (0 == bytes ? NULL == p : BYTES == bytes), "size and unit of a part");
+        check(s, r != s->t->rank || p == s->part, "the own part");
+        if (NULL != p) {
+            check(s, holds(p, r, 1000), "what another rank has stored");
+            write_int(p + 2000 + s->t->rank, value(r, s->t->rank));
+            lowest = NULL == lowest ? p : lowest;
+            there++;
+        }
+    }
+    check(s, s->hosts ? there < s->t->nranks : there == s->t->nranks, "how many parts are accessible");
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, MPI_PROC_NULL, &bytes, &unit, &p) && p == lowest,
+          "MPI_Win_shared_query of MPI_PROC_NULL");
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int r = 0; r < s->t->nranks && !s->hosts; r++) {
+        check(s, value(s->t->rank, r) == read_int(s->part + 2000 + r), "what another rank has stored here");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* ---- fences ---- */
 
 static void fences(const test_t *s)
@@ -728,9 +760,10 @@ static void unmapped(const test_t *given, int kind)
     const bool last = s->t->rank == s->t->nranks - 1;
     const size_t bytes = 3 * LONG * sizeof(int);
     int *p = mem_alloc(last ? kind : MEM_DEVICE, bytes), *image = calloc(1, bytes), *origin = malloc(bytes);
-    int v = 7, old = 0, sum = 0;
+    int v = 7, old = 0, sum = 0, unit, *last_part;
     MPI_Datatype runs;
     bool right = true;
+    MPI_Aint there;
 
     s->sort = CREATED;
     s->part = p;
@@ -742,6 +775,10 @@ static void unmapped(const test_t *given, int kind)
     for (int i = 0; i < LONG; i++) {
         origin[i] = value(s->t->rank, i);
     }
+    check(s,
+          MPI_SUCCESS == MPI_Win_shared_query(s->win, s->t->nranks - 1, &there, &unit, &last_part) &&
+              (last ? p == last_part && (MPI_Aint) bytes == there : NULL == last_part && 0 == there),
+          "MPI_Win_shared_query of memory that cannot be mapped");
     MPI_Win_fence(0, s->win);
     check(s, MPI_SUCCESS == MPI_Put(origin, LONG, MPI_INT, s->right, LONG, LONG, MPI_INT, s->win), "a long MPI_Put");
     check(s, MPI_SUCCESS == MPI_Put(origin, RUNS, MPI_INT, s->right, 100, 1, runs, s->win), "MPI_Put to many runs");
@@ -908,7 +945,7 @@ static void dynamic(const test_t *given)
     MPI_Aint mine[2], theirs[2], size = 1;
     MPI_Info info;
     void *base = p;
-    int flag = 0;
+    int flag = 0, unit;
 
     s->sort = DYNAMIC;
     MPI_Info_create(&info);
@@ -918,6 +955,9 @@ static void dynamic(const test_t *given)
     MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
     MPI_Info_free(&info);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    expect_class(s, MPI_Win_shared_query(s->win, 0, &size, &unit, &base), MPI_ERR_RMA_FLAVOR,
+                 "MPI_Win_shared_query of a dynamic window");
+    size = 1;
     MPI_Win_get_attr(s->win, MPI_WIN_BASE, &base, &flag);
     check(s, flag && MPI_BOTTOM == base, "MPI_WIN_BASE");
     expect_class(s, MPI_Win_detach(s->win, p[0]), MPI_ERR_BASE, "MPI_Win_detach of what is not attached");
@@ -996,7 +1036,8 @@ static void no_locks(const test_t *given)
 static void empty(const test_t *given)
 {
     test_t own = *given, *s = &own;
-    int v = 7;
+    int v = 7, unit, *p = &v;
+    MPI_Aint bytes = 1;
 
     const int rv = MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     check(s, MPI_SUCCESS == rv, "MPI_Win_create of no bytes");
@@ -1004,6 +1045,8 @@ static void empty(const test_t *given)
         return;
     }
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, MPI_PROC_NULL, &bytes, &unit, &p) && 0 == bytes && NULL == p,
+          "MPI_Win_shared_query of a window of no bytes");
     MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win);
     check(s, MPI_SUCCESS == MPI_Put(s->other, 0, MPI_INT, s->right, 0, 0, MPI_INT, s->win), "MPI_Put of nothing");
     expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
@@ -1120,6 +1163,7 @@ int main(int argc, char **argv)
             continue;
         }
         open_window(&s, sort, NULL, NULL);
+        stage(&s, queried);
         stage(&s, fences);
         stage(&s, datatypes);
         stage(&s, passive);

@@ -153,7 +153,6 @@ int osc_gpusym_window_create_shared(ompi_communicator_t *comm, size_t bytes, boo
         *w = NULL;
         return rc;
     }
-    (*w)->shared = true;
     (*w)->in_line = !all_apart;
     (*w)->part->bytes = bytes;
     return OMPI_SUCCESS;
@@ -457,7 +456,7 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
     }
     memset(&own, 0, sizeof own);
     own.bytes = w->part[w->rank].bytes;
-    own.unit = unit;
+    own.unit = w->part[w->rank].unit = unit;
     if (NULL != w->dev) {
         offer_part(w, &own);
     }

@@ -101,7 +101,6 @@ typedef struct osc_gpusym_window {
     gpusym_gpu_t *gpu; /* copies */
     bool served;       /* false: calls that move data are refused, since a rank has no device, or shares no memory */
     bool dynamic;
-    bool shared;  /* MPI_Win_shared_query tells of the parts */
     bool in_line; /* the parts follow each other, in memory of rank 0 */
     bool no_locks;
     bool asks; /* some rank does not reach some memory of its host, so that its owner is asked */
