@@ -16,6 +16,7 @@
 #include "ompi/group/group.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/lock.h"
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/remote.h"
 
@@ -219,7 +220,7 @@ int osc_gpusym_test(struct ompi_win_t *win, int *flag)
 
 /* ---- locks ---- */
 
-/* Locks of this process, in all windows: who holds one goes ahead (sync.h). Atomic. */
+/* Locks of this process, in all windows: who holds one goes ahead (sync.h). Atomic, if there are threads. */
 static uint32_t nlocks;
 
 static bool goes_ahead(void)
@@ -230,8 +231,12 @@ static bool goes_ahead(void)
 /* It has got a lock, or the locks of all ranks; it has released them. */
 static void count_lock(osc_gpusym_held_t held, bool got)
 {
-    if (OSC_GPUSYM_UNCHECKED != held) {
-        __atomic_fetch_add(&nlocks, got ? 1u : UINT32_MAX, __ATOMIC_RELAXED);
+    const uint32_t change = OSC_GPUSYM_UNCHECKED == held ? 0 : got ? 1 : UINT32_MAX;
+
+    if (gpusym_threads) {
+        __atomic_fetch_add(&nlocks, change, __ATOMIC_RELAXED);
+    } else {
+        nlocks += change;
     }
 }
 
@@ -282,9 +287,11 @@ static int release(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t he
 }
 
 /* Tries to get shared locks of all ranks but `held`, which this one has (n: none): all or none, and not `held` either.
- * Sets *refused to a rank whose lock is not to be had now; n: there is none. got[n]: scratch. */
-static int try_all(osc_gpusym_window_t *w, bool ahead, uint32_t held, bool *got, uint32_t *refused)
+ * Sets *refused to a rank whose lock is not to be had now; n: there is none. */
+static int try_all(osc_gpusym_window_t *w, bool ahead, uint32_t held, uint32_t *refused)
 {
+    bool *const got = w->got;
+
     memset(got, 0, w->n * sizeof *got);
     int rc = osc_gpusym_spans_hosts(w) ? osc_gpusym_remote_try_locks(w, (int) held, ahead, got) : OMPI_SUCCESS;
     for (uint32_t i = 0; i < w->n; i++) {
@@ -329,9 +336,8 @@ static int pass_turn(osc_gpusym_window_t *w, uint32_t target)
 static int get_all(osc_gpusym_window_t *w)
 {
     const bool ahead = goes_ahead();
-    bool *got = calloc(w->n, sizeof *got);
-    uint32_t refused = w->n, nturns = 0;
-    int rc = NULL != got ? try_all(w, ahead, w->n, got, &refused) : MPI_ERR_NO_MEM;
+    uint32_t refused, nturns = 0;
+    int rc = try_all(w, ahead, w->n, &refused);
 
     if (OMPI_SUCCESS == rc && refused < w->n && !ahead) {
         rc = get_turns(w, &nturns);
@@ -339,13 +345,12 @@ static int get_all(osc_gpusym_window_t *w)
     while (OMPI_SUCCESS == rc && refused < w->n) {
         const uint32_t held = refused;
         rc = get_lock(w, held, OSC_GPUSYM_SHARED, true);
-        rc = OMPI_SUCCESS == rc ? try_all(w, true, held, got, &refused) : rc;
+        rc = OMPI_SUCCESS == rc ? try_all(w, true, held, &refused) : rc;
     }
     for (uint32_t i = 0; i < nturns; i++) {
         const int passed = pass_turn(w, i);
         rc = OMPI_SUCCESS == rc ? passed : rc;
     }
-    free(got);
     return rc;
 }
 

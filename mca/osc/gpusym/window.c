@@ -211,6 +211,7 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     free(w->starts);
     free(w->waits);
     free(w->held);
+    free(w->got);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->reducing);
     free(w);
@@ -250,11 +251,12 @@ static bool make_arrays(osc_gpusym_window_t *w)
     w->starts = calloc(w->n, sizeof *w->starts);
     w->waits = calloc(w->n, sizeof *w->waits);
     w->held = calloc(w->n, sizeof *w->held);
+    w->got = calloc(w->n, sizeof *w->got);
     if (NULL != part) {
         part[w->rank] = own;
     }
     return NULL != part && NULL != w->in_start && NULL != w->in_post && NULL != w->starts && NULL != w->waits &&
-           NULL != w->held;
+           NULL != w->held && NULL != w->got;
 }
 
 /* Finds this rank's GPU, and registers its part; of parts in line rank 0 has the memory. */

@@ -145,6 +145,7 @@ typedef struct osc_gpusym_window {
     bool *in_start, *in_post; /* [n] */
     uint32_t *starts, *waits; /* [n]: epochs with that rank that have begun to access; that have been exposed */
     osc_gpusym_held_t *held;  /* [n] */
+    bool *got;                /* [n]: locks, while MPI_Win_lock_all tries to get all */
     uint32_t nheld;
 
     /* Reductions by kernels, and exchanges. `reducing` guards them. */
