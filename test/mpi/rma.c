@@ -2,10 +2,13 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * mpirun test: one-sided calls on windows of GPU memory, created, allocated, shared, dynamic, and created with host
- * memory on some ranks: each call, each kind of epoch, all results compared, and errors by their class. With --kill
- * rank 1 dies while it holds rank 0's lock: the others' calls end with an error. To be run below test/outlive.sh then.
- * With --hosts the ranks are on several hosts, so that no window is shared. With --unshared the ranks do not reach each
- * other's GPU: shared windows have host memory.
+ * memory on some ranks: each call, each kind of epoch, all results compared, and errors by their class. With --hosts
+ * the ranks are on several hosts, so that no window is shared. With --unshared the ranks do not reach each other's GPU:
+ * shared windows have host memory.
+ *
+ * With --kill a rank dies, and the others' calls end with an error; to be run below test/outlive.sh. holder: rank 1,
+ * with rank 0's lock; waiter: the last one, which waits for that lock; accumulator: rank 1, in an accumulate to rank 0,
+ * by a fault of the simulator.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -16,7 +19,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--kill] [--hosts] [--unshared]"
+#define USAGE "[--kill holder|waiter|accumulator] [--hosts] [--unshared]"
 #define ROOM 4096 /* ints of a rank's part */
 #define BYTES (ROOM * sizeof(int))
 
@@ -30,6 +33,7 @@ typedef struct {
     int *part;        /* this rank's */
     int *gpu, *other; /* origins in GPU memory */
     int sort, left, right;
+    bool hosts; /* the ranks are on several */
 } test_t;
 
 static long wrong; /* checks, since the last stage */
@@ -145,6 +149,38 @@ static void clear(const test_t *s)
     int *zero = calloc(ROOM, sizeof(int));
     mem_write(s->part, zero, BYTES);
     free(zero);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- MPI_Win_shared_query ---- */
+
+/* Loads and stores by the addresses of the parts that it tells; of parts on other hosts it tells none. */
+static void queried(const test_t *s)
+{
+    int *p, *lowest = NULL, unit, there = 0;
+    MPI_Aint bytes;
+
+    fill(s->part, s->t->rank, 1000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int r = 0; r < s->t->nranks; r++) {
+        p = s->part;
+        check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, r, &bytes, &unit, &p), "MPI_Win_shared_query");
+        check(s, sizeof(int) == (size_t) unit && (0 == bytes ? NULL == p : BYTES == bytes), "size and unit of a part");
+        check(s, r != s->t->rank || p == s->part, "the own part");
+        if (NULL != p) {
+            check(s, holds(p, r, 1000), "what another rank has stored");
+            write_int(p + 2000 + s->t->rank, value(r, s->t->rank));
+            lowest = NULL == lowest ? p : lowest;
+            there++;
+        }
+    }
+    check(s, s->hosts ? there < s->t->nranks : there == s->t->nranks, "how many parts are accessible");
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, MPI_PROC_NULL, &bytes, &unit, &p) && p == lowest,
+          "MPI_Win_shared_query of MPI_PROC_NULL");
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int r = 0; r < s->t->nranks && !s->hosts; r++) {
+        check(s, value(s->t->rank, r) == read_int(s->part + 2000 + r), "what another rank has stored here");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -276,6 +312,139 @@ static void counting(const test_t *s)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     check(s, 0 != s->t->rank || ROUNDS * s->t->nranks == read_int(s->part + 7), "the count under exclusive locks");
+}
+
+/* What is sent while a rank asks for a lock, and behind it. */
+enum { ASKS, ASKED, GRANTED };
+enum { PINGS = 3 };
+
+/* Rank 0: has a rank ask for its lock, and returns once it has. The rank posts receives, says that it asks, and asks.
+ * They match while the rank makes progress, which it does when it has asked; each takes a message and an answer, so
+ * that a request that rank 0 must be in MPI for has come, too. Returns its process id. */
+static int have_asked(int rank)
+{
+    int pid, ping = 0;
+
+    MPI_Send(&ping, 1, MPI_INT, rank, ASKS, MPI_COMM_WORLD);
+    MPI_Recv(&pid, 1, MPI_INT, rank, ASKS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < PINGS; i++) {
+        MPI_Ssend(&ping, 1, MPI_INT, rank, ASKED, MPI_COMM_WORLD);
+    }
+    return pid;
+}
+
+typedef enum { EXCLUSIVE, SHARED_LOCK, ALL, ASKERS } asker_t;
+
+/* The rank's side of have_asked. */
+static int ask(const test_t *s, asker_t how)
+{
+    int pid = (int) getpid(), ping[PINGS], go;
+    MPI_Request request[PINGS];
+
+    MPI_Recv(&go, 1, MPI_INT, 0, ASKS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < PINGS; i++) {
+        MPI_Irecv(&ping[i], 1, MPI_INT, 0, ASKED, MPI_COMM_WORLD, &request[i]);
+    }
+    MPI_Send(&pid, 1, MPI_INT, 0, ASKS, MPI_COMM_WORLD);
+    const int rc = ALL == how ? MPI_Win_lock_all(0, s->win)
+                              : MPI_Win_lock(EXCLUSIVE == how ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, 0, 0, s->win);
+    MPI_Waitall(PINGS, request, MPI_STATUSES_IGNORE);
+    return rc;
+}
+
+/* The kind of the asker that comes at a place of a round. Over hosts MPI_Win_lock_all asks by several messages, which
+ * the ranks cannot tell from outside. */
+static asker_t kind_of(const test_t *s, int round, int place)
+{
+    const asker_t how = (asker_t) ((place + round / 2) % ASKERS);
+    return s->hosts && ALL == how ? SHARED_LOCK : how;
+}
+
+/* Whether a rank that asked at a place may have got the lock as the got-th: shared ones that follow each other have it
+ * together. */
+static bool is_in_turn(const test_t *s, int round, int place, int got)
+{
+    int from = place, to = place;
+
+    while (EXCLUSIVE != kind_of(s, round, place) && from > 0 && EXCLUSIVE != kind_of(s, round, from - 1)) {
+        from--;
+    }
+    while (EXCLUSIVE != kind_of(s, round, place) && to < s->t->nranks - 2 && EXCLUSIVE != kind_of(s, round, to + 1)) {
+        to++;
+    }
+    return got >= from && got <= to;
+}
+
+/* While rank 0 holds its own lock, the others ask for it, one after the other, and get it in that order: exclusive ones
+ * are not overtaken by shared ones, nor ranks of other hosts by those of this one. Each counts under it. Those that
+ * share it come back at once, many times, as a stream of others does. */
+static void in_order(const test_t *s)
+{
+    enum { ROUNDS = 6, AGAIN = 20 };
+    const int others = s->t->nranks - 1, one = 1;
+    int got;
+
+    clear(s);
+    for (int round = 0; round < ROUNDS; round++) {
+        const int place = 0 == s->t->rank ? 0 : (s->t->rank - 1 + round) % others;
+        if (0 == s->t->rank) {
+            write_int(s->part + 9, 0);
+            MPI_Win_lock(0 == round % 2 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, 0, 0, s->win);
+            for (int i = 0; i < others; i++) {
+                (void) have_asked(1 + (i + others - round % others) % others);
+            }
+            MPI_Win_unlock(0, s->win);
+            for (int rank = 1; rank <= others; rank++) {
+                MPI_Recv(&got, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                check(s, is_in_turn(s, round, (rank - 1 + round) % others, got), "the order of those that get a lock");
+            }
+        } else {
+            const asker_t how = kind_of(s, round, place);
+            check(s, MPI_SUCCESS == ask(s, how), "a lock");
+            MPI_Fetch_and_op(&one, &got, MPI_INT, 0, 9, MPI_SUM, s->win);
+            (void) (ALL == how ? MPI_Win_unlock_all(s->win) : MPI_Win_unlock(0, s->win));
+            for (int i = 0; SHARED_LOCK == how && i < AGAIN; i++) {
+                MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+                MPI_Win_unlock(0, s->win);
+            }
+            MPI_Send(&got, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+/* All but the last rank share locks: of their own part, and of all of another window. While the last one, which holds
+ * none, waits for rank 0's to itself, they ask for it, too: they go ahead, since it waits for one of them. */
+static void ahead(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    const bool last = s->t->rank == s->t->nranks - 1;
+    int token = 0;
+
+    open_window(s, ALLOCATED, NULL, NULL);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    if (!last) {
+        MPI_Win_lock(MPI_LOCK_SHARED, s->t->rank, 0, s->win);
+        MPI_Win_lock_all(0, given->win);
+    }
+    if (0 == s->t->rank && !last) {
+        (void) have_asked(s->t->nranks - 1);
+        for (int rank = 1; rank < s->t->nranks - 1; rank++) {
+            MPI_Send(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD);
+        }
+    } else if (last && s->t->nranks > 1) {
+        check(s, MPI_SUCCESS == ask(s, EXCLUSIVE), "an exclusive lock behind others");
+        MPI_Win_unlock(0, s->win);
+    } else if (!last) {
+        MPI_Recv(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(s, MPI_SUCCESS == MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win), "a shared lock of one that holds another");
+        MPI_Win_unlock(0, s->win);
+    }
+    if (!last) {
+        MPI_Win_unlock_all(given->win);
+        MPI_Win_unlock(s->t->rank, s->win);
+    }
+    close_window(s);
 }
 
 /* ---- post, start, complete, wait ---- */
@@ -591,9 +760,10 @@ static void unmapped(const test_t *given, int kind)
     const bool last = s->t->rank == s->t->nranks - 1;
     const size_t bytes = 3 * LONG * sizeof(int);
     int *p = mem_alloc(last ? kind : MEM_DEVICE, bytes), *image = calloc(1, bytes), *origin = malloc(bytes);
-    int v = 7, old = 0, sum = 0;
+    int v = 7, old = 0, sum = 0, unit, *last_part;
     MPI_Datatype runs;
     bool right = true;
+    MPI_Aint there;
 
     s->sort = CREATED;
     s->part = p;
@@ -605,6 +775,10 @@ static void unmapped(const test_t *given, int kind)
     for (int i = 0; i < LONG; i++) {
         origin[i] = value(s->t->rank, i);
     }
+    check(s,
+          MPI_SUCCESS == MPI_Win_shared_query(s->win, s->t->nranks - 1, &there, &unit, &last_part) &&
+              (last ? p == last_part && (MPI_Aint) bytes == there : NULL == last_part && 0 == there),
+          "MPI_Win_shared_query of memory that cannot be mapped");
     MPI_Win_fence(0, s->win);
     check(s, MPI_SUCCESS == MPI_Put(origin, LONG, MPI_INT, s->right, LONG, LONG, MPI_INT, s->win), "a long MPI_Put");
     check(s, MPI_SUCCESS == MPI_Put(origin, RUNS, MPI_INT, s->right, 100, 1, runs, s->win), "MPI_Put to many runs");
@@ -771,7 +945,7 @@ static void dynamic(const test_t *given)
     MPI_Aint mine[2], theirs[2], size = 1;
     MPI_Info info;
     void *base = p;
-    int flag = 0;
+    int flag = 0, unit;
 
     s->sort = DYNAMIC;
     MPI_Info_create(&info);
@@ -781,6 +955,9 @@ static void dynamic(const test_t *given)
     MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
     MPI_Info_free(&info);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    expect_class(s, MPI_Win_shared_query(s->win, 0, &size, &unit, &base), MPI_ERR_RMA_FLAVOR,
+                 "MPI_Win_shared_query of a dynamic window");
+    size = 1;
     MPI_Win_get_attr(s->win, MPI_WIN_BASE, &base, &flag);
     check(s, flag && MPI_BOTTOM == base, "MPI_WIN_BASE");
     expect_class(s, MPI_Win_detach(s->win, p[0]), MPI_ERR_BASE, "MPI_Win_detach of what is not attached");
@@ -859,7 +1036,8 @@ static void no_locks(const test_t *given)
 static void empty(const test_t *given)
 {
     test_t own = *given, *s = &own;
-    int v = 7;
+    int v = 7, unit, *p = &v;
+    MPI_Aint bytes = 1;
 
     const int rv = MPI_Win_create(NULL, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     check(s, MPI_SUCCESS == rv, "MPI_Win_create of no bytes");
@@ -867,6 +1045,8 @@ static void empty(const test_t *given)
         return;
     }
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
+    check(s, MPI_SUCCESS == MPI_Win_shared_query(s->win, MPI_PROC_NULL, &bytes, &unit, &p) && 0 == bytes && NULL == p,
+          "MPI_Win_shared_query of a window of no bytes");
     MPI_Win_lock(MPI_LOCK_SHARED, s->right, 0, s->win);
     check(s, MPI_SUCCESS == MPI_Put(s->other, 0, MPI_INT, s->right, 0, 0, MPI_INT, s->win), "MPI_Put of nothing");
     expect_class(s, MPI_Put(&v, 1, MPI_INT, s->right, 0, 1, MPI_INT, s->win), MPI_ERR_RMA_RANGE,
@@ -877,10 +1057,9 @@ static void empty(const test_t *given)
 
 /* ---- a rank that dies ---- */
 
-static int died(test_t *s, int last)
+/* Rank 1 dies, and holds rank 0's lock. Returns what another rank's call ends with that waits for it. */
+static int holder_died(const test_t *s)
 {
-    open_window(s, ALLOCATED, NULL, NULL);
-    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
     if (1 == s->t->rank) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, s->win);
     }
@@ -888,8 +1067,65 @@ static int died(test_t *s, int last)
     if (1 == s->t->rank) {
         kill(getpid(), SIGKILL);
     }
-    const int lock = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win), fence = MPI_Win_fence(0, s->win);
-    if (MPI_SUCCESS == lock || MPI_SUCCESS == fence) {
+    return MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+}
+
+/* The last rank dies, which waits for rank 0's lock; rank 0 shares it. The others come behind it. */
+static int waiter_died(const test_t *s)
+{
+    int token = 0;
+
+    if (0 != s->t->rank) {
+        if (s->t->nranks - 1 == s->t->rank) {
+            (void) ask(s, EXCLUSIVE);
+        }
+        MPI_Recv(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+    }
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+    kill((pid_t) have_asked(s->t->nranks - 1), SIGKILL);
+    for (int rank = 1; rank < s->t->nranks - 1; rank++) {
+        MPI_Send(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD);
+    }
+    const int unlock = MPI_Win_unlock(0, s->win), lock = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+    check(s, MPI_SUCCESS == unlock, "MPI_Win_unlock of a lock that a dead rank waits for");
+    return lock;
+}
+
+/* Rank 1 dies in one of these. */
+static int accumulator_died(const test_t *s)
+{
+    int rc = MPI_SUCCESS;
+
+    MPI_Win_lock_all(0, s->win);
+    while (MPI_SUCCESS == rc) {
+        rc = MPI_Accumulate(s->gpu, 1000, MPI_INT, 0, 0, 1000, MPI_INT, MPI_SUM, s->win);
+    }
+    return rc;
+}
+
+static const struct {
+    const char *who;
+    int (*died)(const test_t *s);
+} deaths[] = {{"holder", holder_died}, {"waiter", waiter_died}, {"accumulator", accumulator_died}};
+enum { DEATHS = sizeof deaths / sizeof *deaths };
+
+/* who: one of deaths[]. */
+static int died(test_t *s, const char *who)
+{
+    const int last = s->hosts ? s->t->nranks - 1 : 0;
+    int lock = MPI_SUCCESS;
+
+    open_window(s, ALLOCATED, NULL, NULL);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    for (int i = 0; i < DEATHS; i++) {
+        lock = 0 == strcmp(who, deaths[i].who) ? deaths[i].died(s) : lock;
+    }
+    const int fence = 0 == strcmp(who, "accumulator")
+                          ? MPI_Accumulate(s->gpu, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, s->win)
+                          : MPI_Win_fence(0, s->win);
+    expect_class(s, lock, MPI_ERR_OTHER, "a call that waits for a dead rank");
+    if (MPI_SUCCESS == lock || MPI_SUCCESS == fence || 0 != wrong) {
         printf("rank %d: a call has succeeded that waits for a dead rank\n", s->t->rank);
         fflush(stdout);
         _exit(1);
@@ -910,26 +1146,30 @@ int main(int argc, char **argv)
     long failed;
 
     check_init(&argc, &argv, "rma", MPI_THREAD_SINGLE);
-    const bool kills = check_flag("--kill"), over_hosts = check_flag("--hosts");
-    const bool apart = check_flag("--unshared"), plain = !apart;
+    const char *const kills = check_option("--kill");
+    const bool over_hosts = check_flag("--hosts"), apart = check_flag("--unshared"), plain = !apart;
     check_arguments_end(USAGE);
     check_start(&t, "rma", MPI_COMM_WORLD);
     s.left = (t.rank + t.nranks - 1) % t.nranks;
     s.right = (t.rank + 1) % t.nranks;
-    if (kills) {
-        return died(&s, over_hosts ? t.nranks - 1 : 0);
-    }
+    s.hosts = over_hosts;
     s.gpu = mem_alloc(MEM_DEVICE, BYTES);
     s.other = mem_alloc(MEM_DEVICE, BYTES);
+    if (NULL != kills) {
+        return died(&s, kills);
+    }
     for (int sort = 0; sort < SORTS && plain; sort++) {
         if (over_hosts && (SHARED == sort || APART == sort)) {
             continue;
         }
         open_window(&s, sort, NULL, NULL);
+        stage(&s, queried);
         stage(&s, fences);
         stage(&s, datatypes);
         stage(&s, passive);
         stage(&s, counting);
+        stage(&s, in_order);
+        stage(&s, ahead);
         stage(&s, active);
         stage(&s, accumulates);
         close_window(&s);

@@ -25,27 +25,14 @@
 
 /* ---- the lock ---- */
 
-typedef struct {
-    const osc_gpusym_window_t *w;
-    uint32_t target, ticket;
-} turn_t;
-
-static bool is_turn(void *arg)
-{
-    const turn_t *t = arg;
-    return osc_gpusym_is_turn(t->w, t->target, t->ticket);
-}
-
-/* The ranks get it in the order in which they come. After an error nobody gets it any more. */
 static int lock_target(osc_gpusym_window_t *w, int target)
 {
-    turn_t t = {w, (uint32_t) target, osc_gpusym_take_ticket(w, (uint32_t) target)};
-    return osc_gpusym_window_wait(w, is_turn, &t);
+    return osc_gpusym_get_turn(w, &w->words[target].accumulates);
 }
 
 static void unlock_target(const osc_gpusym_window_t *w, int target)
 {
-    osc_gpusym_next_turn(w, (uint32_t) target);
+    osc_gpusym_next_turn(&w->words[target].accumulates);
 }
 
 /* ---- of a few bytes ---- */

@@ -101,18 +101,11 @@ int osc_gpusym_ask_open(osc_gpusym_window_t *w)
 typedef struct {
     osc_gpusym_window_t *w;
     osc_gpusym_mailbox_t *box;
-    uint32_t ticket;
     char *packed; /* of what the box has */
     uint64_t bytes;
     bool write;
     int rc;
 } ask_t;
-
-static bool is_turn(void *arg)
-{
-    const ask_t *a = arg;
-    return __atomic_load_n(&a->box->serving, __ATOMIC_ACQUIRE) == a->ticket;
-}
 
 static bool is_answered(void *arg)
 {
@@ -167,15 +160,14 @@ int osc_gpusym_ask(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l,
 {
     ask_t a = {.w = w, .box = &w->mailbox[target], .packed = packed, .write = write};
 
-    a.ticket = __atomic_fetch_add(&a.box->ticket, 1, __ATOMIC_RELAXED);
-    a.rc = osc_gpusym_window_wait(w, is_turn, &a);
+    a.rc = osc_gpusym_get_turn(w, &a.box->origins);
     if (OMPI_SUCCESS != a.rc) {
-        return a.rc; /* after an error nobody gets a turn any more */
+        return a.rc;
     }
     a.box->pieces = 0;
     if (0 == gpusym_layout_runs(l, (ptrdiff_t) at, add_run, &a)) {
         (void) post(&a);
     }
-    __atomic_fetch_add(&a.box->serving, 1, __ATOMIC_RELEASE);
+    osc_gpusym_next_turn(&a.box->origins);
     return a.rc;
 }

@@ -25,6 +25,8 @@ typedef enum {
     OSC_GPUSYM_FETCH,    /* COMBINE that is answered with what was there; for MPI_NO_OP it has no data */
     OSC_GPUSYM_SWAP,     /* has the new element, and behind it the one to compare with; answered with what was there */
     OSC_GPUSYM_LOCK,     /* answered once the lock is held */
+    OSC_GPUSYM_TURN,     /* answered once the sender is the first of those that wait for the lock */
+    OSC_GPUSYM_PASS,     /* the sender is not the first of them any more */
     OSC_GPUSYM_TRY_LOCK, /* answered at once; MPI_ERR_RMA_CONFLICT: the lock is not to be had now */
     OSC_GPUSYM_UNLOCK,
     OSC_GPUSYM_POST,     /* the sender has posted for the receiver */
@@ -43,11 +45,13 @@ typedef struct {
 typedef struct {
     uint32_t kind, id; /* id: of its answer's tag */
     uint32_t pieces;
-    uint32_t held;    /* of LOCK, TRY_LOCK and UNLOCK: osc_gpusym_held_t; of LOST: the rank */
+    uint32_t held;  /* of LOCK, TRY_LOCK and UNLOCK: osc_gpusym_held_t; of LOST: the rank */
+    uint32_t ahead; /* of LOCK and TRY_LOCK: 1: of those that wait (osc_gpusym_try_lock) */
+    uint32_t pad;
     int32_t op, type; /* of COMBINE and FETCH: indices of the predefined operation and basic type */
     uint64_t bytes;   /* of all pieces */
     uint64_t sent;    /* of the data that follow */
-    uint64_t pad[3];
+    uint64_t pads[2];
 } osc_gpusym_message_t;
 
 /* An answer. Its data follow it. */

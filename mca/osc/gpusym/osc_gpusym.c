@@ -115,19 +115,25 @@ static int window_free(struct ompi_win_t *win)
     return OMPI_SUCCESS != rc ? rc : ended;
 }
 
-/* Of MPI_PROC_NULL: the lowest rank that has memory. */
+/* Bytes of a part that this process can load and store. */
+static uint64_t accessible(const osc_gpusym_window_t *w, uint32_t rank)
+{
+    return NULL != w->part[rank].base ? w->part[rank].bytes : 0;
+}
+
+/* Of a part that is not accessible: no bytes. Of MPI_PROC_NULL: the lowest rank that has accessible ones. */
 static int shared_query(struct ompi_win_t *win, int rank, size_t *size, gpusym_disp_unit_t *disp_unit, void *base)
 {
     const osc_gpusym_window_t *w = osc_gpusym_window(win);
     uint32_t i = MPI_PROC_NULL == rank ? 0 : (uint32_t) rank;
 
-    if (!w->shared) {
-        return osc_gpusym_refuse("MPI_Win_shared_query", "it is for windows of another flavor");
+    if (w->dynamic) {
+        return MPI_ERR_RMA_FLAVOR;
     }
-    while (MPI_PROC_NULL == rank && i + 1 < w->n && 0 == w->part[i].bytes) {
+    while (MPI_PROC_NULL == rank && i + 1 < w->n && 0 == accessible(w, i)) {
         i++;
     }
-    *size = w->part[i].bytes;
+    *size = accessible(w, i);
     *disp_unit = (gpusym_disp_unit_t) w->part[i].unit;
     *(void **) base = w->part[i].base;
     return OMPI_SUCCESS;

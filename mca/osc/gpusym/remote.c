@@ -446,7 +446,7 @@ int osc_gpusym_remote_access(osc_gpusym_window_t *w, const osc_gpusym_access_t *
 
 /* ---- locks and notices ---- */
 
-static int start_control(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held,
+static int start_control(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held, bool ahead,
                          order_t **kept)
 {
     order_t *o = new_order(w);
@@ -456,6 +456,7 @@ static int start_control(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t k
     }
     o->m->kind = kind;
     o->m->held = held;
+    o->m->ahead = ahead ? 1 : 0;
     if (NULL != kept) {
         *kept = o;
     }
@@ -465,13 +466,14 @@ static int start_control(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t k
 int osc_gpusym_remote_tell(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held)
 {
     (void) poll_orders(w, -1);
-    return start_control(w, target, kind, held, NULL);
+    return start_control(w, target, kind, held, false, NULL);
 }
 
-int osc_gpusym_remote_lock(osc_gpusym_window_t *w, int target, osc_gpusym_held_t held)
+int osc_gpusym_remote_lock(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held,
+                           bool ahead)
 {
     order_t *o;
-    int rc = start_control(w, target, OSC_GPUSYM_LOCK, held, &o);
+    int rc = start_control(w, target, kind, held, ahead, &o);
 
     rc = OMPI_SUCCESS == rc ? wait_for_order(o) : rc;
     if (OMPI_SUCCESS == rc) {
@@ -481,14 +483,14 @@ int osc_gpusym_remote_lock(osc_gpusym_window_t *w, int target, osc_gpusym_held_t
     return rc;
 }
 
-int osc_gpusym_remote_try_locks(osc_gpusym_window_t *w, int but, bool *got)
+int osc_gpusym_remote_try_locks(osc_gpusym_window_t *w, int but, bool ahead, bool *got)
 {
     order_t **order = calloc(w->n, sizeof *order);
     int rc = NULL != order ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 
     for (uint32_t i = 0; OMPI_SUCCESS == rc && i < w->n; i++) {
         if (!w->part[i].near && (int) i != but) {
-            rc = start_control(w, (int) i, OSC_GPUSYM_TRY_LOCK, OSC_GPUSYM_SHARED, &order[i]);
+            rc = start_control(w, (int) i, OSC_GPUSYM_TRY_LOCK, OSC_GPUSYM_SHARED, ahead, &order[i]);
             order[i] = OMPI_SUCCESS == rc ? order[i] : NULL;
         }
     }

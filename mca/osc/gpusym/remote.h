@@ -46,11 +46,12 @@ int osc_gpusym_remote_access(osc_gpusym_window_t *w, const osc_gpusym_access_t *
 /* Waits until a rank (-1: all) has answered all requests of this one. */
 int osc_gpusym_remote_flush(osc_gpusym_window_t *w, int target);
 
-/* Waits for a lock of another host's rank. */
-int osc_gpusym_remote_lock(osc_gpusym_window_t *w, int target, osc_gpusym_held_t held);
+/* Requests LOCK or TURN of another host's rank, and waits for the answer. ahead: see osc_gpusym_try_lock. */
+int osc_gpusym_remote_lock(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held,
+                           bool ahead);
 /* Tries to get shared locks of all ranks of other hosts but `but`; got[n]: sets it for those that it has got. */
-int osc_gpusym_remote_try_locks(osc_gpusym_window_t *w, int but, bool *got);
-/* Tells a rank of another host of UNLOCK, POST or COMPLETE. The answer is waited for by osc_gpusym_remote_flush. */
+int osc_gpusym_remote_try_locks(osc_gpusym_window_t *w, int but, bool ahead, bool *got);
+/* Tells a rank of another host of UNLOCK, PASS, POST or COMPLETE. osc_gpusym_remote_flush waits for the answer. */
 int osc_gpusym_remote_tell(osc_gpusym_window_t *w, int target, osc_gpusym_kind_t kind, osc_gpusym_held_t held);
 
 #endif

@@ -5,7 +5,8 @@
  *
  * A few receives are posted, from any rank; requests are taken in the order of the receives, which is that in which an
  * origin has sent them. One that must wait (for its turn among accumulates, for a buffer of its answer) keeps those
- * behind it waiting: what it waits for needs none of them. Requests for locks wait aside, in their order.
+ * behind it waiting: what it waits for needs none of them. Requests for locks wait aside, each with a ticket of the
+ * page, as those of this host's ranks do.
  *
  * Only processes of one host see that one of them has died. They tell the other hosts.
  */
@@ -48,11 +49,14 @@ typedef struct reply {
     struct reply *next;
 } reply_t;
 
-/* A request for a lock. */
+/* A request for a lock, or for a turn. */
 typedef struct {
     int origin;
     uint32_t id;
-    bool exclusive;
+    bool turn, exclusive;
+    bool ahead; /* it has no ticket */
+    uint32_t ticket;
+    reply_t *reply;
 } waiting_t;
 
 struct osc_gpusym_serve {
@@ -62,8 +66,8 @@ struct osc_gpusym_serve {
     uint32_t first; /* the slot whose receive was posted first */
     reply_t reply[ANSWERS];
     reply_t *under_way;
-    waiting_t *waiting; /* [n], a ring: a rank waits for one lock of this rank at a time */
-    uint32_t waits_from, nwaiting;
+    waiting_t *waiting; /* [n]: a rank waits for one lock of this rank at a time */
+    uint32_t nwaiting;
     uint64_t looked;             /* time */
     osc_gpusym_message_t *notes; /* [n], of a death; NULL: none are sent. The PML may use them for ever. Owned */
 };
@@ -235,43 +239,69 @@ static void end_replies(struct osc_gpusym_serve *s)
 
 /* ---- locks ---- */
 
-/* Answers those that wait for the lock as far as they get it. False: there is no memory for an answer now. */
-static bool grant_locks(osc_gpusym_window_t *w)
+static osc_gpusym_queue_t *lockers(const osc_gpusym_window_t *w)
 {
-    struct osc_gpusym_serve *s = w->serve;
+    return &w->words[w->rank].lockers;
+}
 
-    while (s->nwaiting > 0) {
-        const waiting_t *next = &s->waiting[s->waits_from];
-        if (!osc_gpusym_try_lock(w, w->rank, (uint32_t) next->origin, next->exclusive)) {
-            return true;
-        }
-        reply_t *r = get_reply(s, false);
-        if (NULL == r) {
-            osc_gpusym_release(w, w->rank, next->exclusive ? OSC_GPUSYM_EXCLUSIVE : OSC_GPUSYM_SHARED);
-            return false;
-        }
-        send_reply(w, r, next->origin, next->id, OMPI_SUCCESS, 0);
-        s->waits_from = (s->waits_from + 1) % w->n;
-        s->nwaiting--;
+/* Whether a request gets what it waits for. */
+static bool grant(const osc_gpusym_window_t *w, const waiting_t *r)
+{
+    if (!r->ahead && !osc_gpusym_is_turn(lockers(w), r->ticket)) {
+        return false;
+    }
+    if (r->turn) {
+        return true;
+    }
+    if (!osc_gpusym_try_lock(w, w->rank, (uint32_t) r->origin, r->exclusive, true)) {
+        return false;
+    }
+    if (!r->ahead) {
+        osc_gpusym_next_turn(lockers(w));
     }
     return true;
 }
 
-static void wait_for_lock(osc_gpusym_window_t *w, int origin, const osc_gpusym_message_t *m)
+/* Answers those that wait as far as they get it. */
+static void grant_locks(osc_gpusym_window_t *w)
 {
     struct osc_gpusym_serve *s = w->serve;
+    uint32_t left = 0;
 
-    s->waiting[(s->waits_from + s->nwaiting++) % w->n] =
-        (waiting_t){origin, m->id, OSC_GPUSYM_EXCLUSIVE == (osc_gpusym_held_t) m->held};
+    for (uint32_t i = 0; i < s->nwaiting; i++) {
+        const waiting_t r = s->waiting[i];
+        if (grant(w, &r)) {
+            send_reply(w, r.reply, r.origin, r.id, OMPI_SUCCESS, 0);
+        } else {
+            s->waiting[left++] = r;
+        }
+    }
+    s->nwaiting = left;
 }
 
-/* Those that wait come first. */
+static bool is_exclusive(const osc_gpusym_message_t *m)
+{
+    return OSC_GPUSYM_EXCLUSIVE == (osc_gpusym_held_t) m->held;
+}
+
+static void wait_for_lock(osc_gpusym_window_t *w, int origin, const osc_gpusym_message_t *m, reply_t *reply)
+{
+    struct osc_gpusym_serve *s = w->serve;
+    const bool turn = OSC_GPUSYM_TURN == m->kind, ahead = !turn && 0 != m->ahead;
+
+    s->waiting[s->nwaiting++] = (waiting_t){.origin = origin,
+                                            .id = m->id,
+                                            .turn = turn,
+                                            .exclusive = is_exclusive(m),
+                                            .ahead = ahead,
+                                            .ticket = ahead ? 0 : osc_gpusym_take_ticket(lockers(w)),
+                                            .reply = reply};
+}
+
 static int try_lock(osc_gpusym_window_t *w, int origin, const osc_gpusym_message_t *m)
 {
-    const bool exclusive = OSC_GPUSYM_EXCLUSIVE == (osc_gpusym_held_t) m->held;
-    return 0 == w->serve->nwaiting && osc_gpusym_try_lock(w, w->rank, (uint32_t) origin, exclusive)
-               ? OMPI_SUCCESS
-               : MPI_ERR_RMA_CONFLICT;
+    return osc_gpusym_try_lock(w, w->rank, (uint32_t) origin, is_exclusive(m), 0 != m->ahead) ? OMPI_SUCCESS
+                                                                                              : MPI_ERR_RMA_CONFLICT;
 }
 
 /* ---- accumulates: this rank has the turn ---- */
@@ -326,11 +356,13 @@ static int swap(osc_gpusym_window_t *w, osc_gpusym_message_t *m, char *old)
 /* Takes a ticket, the first time. */
 static bool has_turn(osc_gpusym_window_t *w, slot_t *slot)
 {
+    osc_gpusym_queue_t *q = &w->words[w->rank].accumulates;
+
     if (!slot->ticketed) {
-        slot->ticket = osc_gpusym_take_ticket(w, w->rank);
+        slot->ticket = osc_gpusym_take_ticket(q);
         slot->ticketed = true;
     }
-    return osc_gpusym_is_turn(w, w->rank, slot->ticket);
+    return osc_gpusym_is_turn(q, slot->ticket);
 }
 
 /* ---- deaths ---- */
@@ -367,6 +399,12 @@ static void watch(osc_gpusym_window_t *w)
 
 /* ---- requests ---- */
 
+/* It is answered when its time has come. */
+static bool waits(const osc_gpusym_message_t *m)
+{
+    return OSC_GPUSYM_LOCK == m->kind || OSC_GPUSYM_TURN == m->kind;
+}
+
 /* Whether a message is what an origin sends: what it says of itself agrees with its length. */
 static bool is_right(osc_gpusym_window_t *w, osc_gpusym_message_t *m, size_t bytes)
 {
@@ -385,7 +423,7 @@ static bool is_right(osc_gpusym_window_t *w, osc_gpusym_message_t *m, size_t byt
         sum += r->width * r->rows;
     }
     return sum == m->bytes && (OSC_GPUSYM_WRITE != m->kind || m->sent == m->bytes) &&
-           (OSC_GPUSYM_LOCK != m->kind || w->serve->nwaiting < w->n);
+           (!waits(m) || w->serve->nwaiting < w->n);
 }
 
 static int carry_out(osc_gpusym_window_t *w, int origin, osc_gpusym_message_t *m, char *answer)
@@ -407,6 +445,9 @@ static int carry_out(osc_gpusym_window_t *w, int origin, osc_gpusym_message_t *m
         return try_lock(w, origin, m);
     case OSC_GPUSYM_UNLOCK:
         osc_gpusym_release(w, w->rank, (osc_gpusym_held_t) m->held);
+        return OMPI_SUCCESS;
+    case OSC_GPUSYM_PASS:
+        osc_gpusym_next_turn(lockers(w));
         return OMPI_SUCCESS;
     case OSC_GPUSYM_POST:
         __atomic_fetch_add(osc_gpusym_word(w, w->posted, (uint32_t) origin, w->rank), 1, __ATOMIC_SEQ_CST);
@@ -436,10 +477,6 @@ static bool handle(osc_gpusym_window_t *w, slot_t *slot)
         __atomic_store_n(w->broken, m->held % w->n + 1, __ATOMIC_RELAXED);
         return true;
     }
-    if (OSC_GPUSYM_LOCK == kind) {
-        wait_for_lock(w, origin, m);
-        return true;
-    }
     if (atomic && !has_turn(w, slot)) {
         return false;
     }
@@ -447,9 +484,13 @@ static bool handle(osc_gpusym_window_t *w, slot_t *slot)
     if (NULL == r) {
         return false;
     }
+    if (waits(m)) {
+        wait_for_lock(w, origin, m, r);
+        return true;
+    }
     const int rc = carry_out(w, origin, m, (char *) (r->a + 1));
     if (atomic) {
-        osc_gpusym_next_turn(w, w->rank);
+        osc_gpusym_next_turn(&w->words[w->rank].accumulates);
     }
     send_reply(w, r, origin, m->id, rc, data ? m->bytes : 0);
     return true;
@@ -486,7 +527,7 @@ int osc_gpusym_serve(osc_gpusym_window_t *w)
         next_request(w, slot);
         n++;
     }
-    (void) grant_locks(w);
+    grant_locks(w);
     watch(w);
     return n;
 }

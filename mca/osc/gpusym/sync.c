@@ -16,6 +16,7 @@
 #include "ompi/group/group.h"
 #include "opal/runtime/opal_progress.h"
 
+#include "mca/common/gpusym/lock.h"
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/remote.h"
 
@@ -219,24 +220,59 @@ int osc_gpusym_test(struct ompi_win_t *win, int *flag)
 
 /* ---- locks ---- */
 
+/* Locks of this process, in all windows: who holds one goes ahead (sync.h). Atomic, if there are threads. */
+static uint32_t nlocks;
+
+static bool goes_ahead(void)
+{
+    return 0 != __atomic_load_n(&nlocks, __ATOMIC_RELAXED);
+}
+
+/* It has got a lock, or the locks of all ranks; it has released them. */
+static void count_lock(osc_gpusym_held_t held, bool got)
+{
+    const uint32_t change = OSC_GPUSYM_UNCHECKED == held ? 0 : got ? 1 : UINT32_MAX;
+
+    if (gpusym_threads) {
+        __atomic_fetch_add(&nlocks, change, __ATOMIC_RELAXED);
+    } else {
+        nlocks += change;
+    }
+}
+
 typedef struct {
     osc_gpusym_window_t *w;
     uint32_t target;
     bool exclusive;
 } try_t;
 
-static bool try_lock(void *arg)
+static bool try_ahead(void *arg)
 {
     const try_t *t = arg;
-    return osc_gpusym_try_lock(t->w, t->target, t->w->rank, t->exclusive);
+    return osc_gpusym_try_lock(t->w, t->target, t->w->rank, t->exclusive, true);
 }
 
 /* Waits for it. */
-static int get_lock(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
+static int get_lock(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held, bool ahead)
 {
     try_t t = {w, target, OSC_GPUSYM_EXCLUSIVE == held};
-    return osc_gpusym_is_near(w, (int) target) ? osc_gpusym_window_wait(w, try_lock, &t)
-                                               : osc_gpusym_remote_lock(w, (int) target, held);
+    osc_gpusym_queue_t *q = &w->words[target].lockers;
+
+    if (!osc_gpusym_is_near(w, (int) target)) {
+        return osc_gpusym_remote_lock(w, (int) target, OSC_GPUSYM_LOCK, held, ahead);
+    }
+    if (osc_gpusym_try_lock(w, target, w->rank, t.exclusive, ahead)) {
+        return OMPI_SUCCESS;
+    }
+    if (ahead) {
+        return osc_gpusym_window_wait(w, try_ahead, &t);
+    }
+    int rc = osc_gpusym_get_turn(w, q);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_window_wait(w, try_ahead, &t) : rc;
+    if (OMPI_SUCCESS == rc) {
+        osc_gpusym_next_turn(q);
+    }
+    return rc;
 }
 
 /* MPI error code. */
@@ -250,63 +286,71 @@ static int release(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t he
                                         : osc_gpusym_remote_tell(w, (int) target, OSC_GPUSYM_UNLOCK, held);
 }
 
-/* Another's shared lock is no reason to give up. */
-static bool try_shared(osc_gpusym_window_t *w, uint32_t target)
+/* Tries to get shared locks of all ranks but `held`, which this one has (n: none): all or none, and not `held` either.
+ * Sets *refused to a rank whose lock is not to be had now; n: there is none. */
+static int try_all(osc_gpusym_window_t *w, bool ahead, uint32_t held, uint32_t *refused)
 {
-    bool got = false;
+    bool *const got = w->got;
 
-    while (!got && 0 == __atomic_load_n(&w->words[target].lock, __ATOMIC_RELAXED) >> 32) {
-        got = osc_gpusym_try_lock(w, target, w->rank, false);
-    }
-    return got;
-}
-
-/* All or none: who held some while it waits could keep others from what they need to release the rest. */
-static bool try_all(void *arg)
-{
-    osc_gpusym_window_t *w = arg;
-
-    for (uint32_t i = 0; i < w->n; i++) {
-        if (!try_shared(w, i)) {
-            while (i-- > 0) {
-                osc_gpusym_release(w, i, OSC_GPUSYM_SHARED);
-            }
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Tries to get the locks of all ranks but one that is held; sets got[n]. Sets *refused to one that is not to be had
- * now; n: there is none. */
-static int try_others(osc_gpusym_window_t *w, uint32_t held, bool *got, uint32_t *refused)
-{
     memset(got, 0, w->n * sizeof *got);
-    const int rc = osc_gpusym_remote_try_locks(w, (int) held, got);
+    int rc = osc_gpusym_spans_hosts(w) ? osc_gpusym_remote_try_locks(w, (int) held, ahead, got) : OMPI_SUCCESS;
     for (uint32_t i = 0; i < w->n; i++) {
-        got[i] = got[i] || i == held || (osc_gpusym_is_near(w, (int) i) && try_shared(w, i));
+        got[i] =
+            got[i] || i == held || (osc_gpusym_is_near(w, (int) i) && osc_gpusym_try_lock(w, i, w->rank, false, ahead));
     }
     for (*refused = 0; *refused < w->n && got[*refused]; (*refused)++) {
+    }
+    for (uint32_t i = 0; *refused < w->n && i < w->n; i++) {
+        const int released = got[i] ? release(w, i, OSC_GPUSYM_SHARED) : OMPI_SUCCESS;
+        rc = OMPI_SUCCESS == rc ? released : rc;
     }
     return rc;
 }
 
-/* The same over several hosts. It waits for one that was refused, without any other, and tries the others again. */
-static int get_all_apart(osc_gpusym_window_t *w)
+/* Becomes the first of those that wait for each rank's lock, in the order of ranks, so that two that do this do not
+ * wait for each other. Sets *n to how many there are. */
+static int get_turns(osc_gpusym_window_t *w, uint32_t *n)
 {
-    bool *got = calloc(w->n, sizeof *got);
-    uint32_t held = w->rank, refused = w->n;
-    int rc = NULL != got ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
+    int rc = OMPI_SUCCESS;
 
-    do {
-        rc = OMPI_SUCCESS == rc ? get_lock(w, held, OSC_GPUSYM_SHARED) : rc;
-        rc = OMPI_SUCCESS == rc ? try_others(w, held, got, &refused) : rc;
-        for (uint32_t i = 0; OMPI_SUCCESS == rc && refused < w->n && i < w->n; i++) {
-            rc = got[i] ? release(w, i, OSC_GPUSYM_SHARED) : OMPI_SUCCESS;
-        }
-        held = refused;
-    } while (OMPI_SUCCESS == rc && refused < w->n);
-    free(got);
+    for (*n = 0; OMPI_SUCCESS == rc && *n < w->n; *n += OMPI_SUCCESS == rc ? 1 : 0) {
+        rc = osc_gpusym_is_near(w, (int) *n)
+                 ? osc_gpusym_get_turn(w, &w->words[*n].lockers)
+                 : osc_gpusym_remote_lock(w, (int) *n, OSC_GPUSYM_TURN, OSC_GPUSYM_UNLOCKED, false);
+    }
+    return rc;
+}
+
+static int pass_turn(osc_gpusym_window_t *w, uint32_t target)
+{
+    if (osc_gpusym_is_near(w, (int) target)) {
+        osc_gpusym_next_turn(&w->words[target].lockers);
+        return OMPI_SUCCESS;
+    }
+    return osc_gpusym_remote_tell(w, (int) target, OSC_GPUSYM_PASS, OSC_GPUSYM_UNLOCKED);
+}
+
+/* The locks of all ranks, all or none: who held some while it waits could keep others from what they need to release
+ * the rest. If they are not to be had now, it first becomes the first of all that wait, so that no new one comes before
+ * it; then it waits for one that was refused, without any other, and tries the others again. */
+static int get_all(osc_gpusym_window_t *w)
+{
+    const bool ahead = goes_ahead();
+    uint32_t refused, nturns = 0;
+    int rc = try_all(w, ahead, w->n, &refused);
+
+    if (OMPI_SUCCESS == rc && refused < w->n && !ahead) {
+        rc = get_turns(w, &nturns);
+    }
+    while (OMPI_SUCCESS == rc && refused < w->n) {
+        const uint32_t held = refused;
+        rc = get_lock(w, held, OSC_GPUSYM_SHARED, true);
+        rc = OMPI_SUCCESS == rc ? try_all(w, true, held, &refused) : rc;
+    }
+    for (uint32_t i = 0; i < nturns; i++) {
+        const int passed = pass_turn(w, i);
+        rc = OMPI_SUCCESS == rc ? passed : rc;
+    }
     return rc;
 }
 
@@ -337,13 +381,15 @@ int osc_gpusym_lock(int type, int target, int assertion, struct ompi_win_t *win)
     }
     pthread_mutex_unlock(&w->lock);
     if (OMPI_SUCCESS == rc && OSC_GPUSYM_UNCHECKED != held) {
-        rc = get_lock(w, (uint32_t) target, held);
+        rc = get_lock(w, (uint32_t) target, held, goes_ahead());
         if (OMPI_SUCCESS != rc) {
             pthread_mutex_lock(&w->lock);
             w->held[target] = OSC_GPUSYM_UNLOCKED;
             w->nheld--;
             pthread_mutex_unlock(&w->lock);
+            return rc;
         }
+        count_lock(held, true);
     }
     return rc;
 }
@@ -359,6 +405,7 @@ int osc_gpusym_unlock(int target, struct ompi_win_t *win)
         return MPI_ERR_RMA_SYNC;
     }
     const int ended = osc_gpusym_end_copies(w, target), rc = release(w, (uint32_t) target, w->held[target]);
+    count_lock(w->held[target], false);
     pthread_mutex_lock(&w->lock);
     w->held[target] = OSC_GPUSYM_UNLOCKED;
     w->nheld--;
@@ -379,8 +426,11 @@ int osc_gpusym_lock_all(int assertion, struct ompi_win_t *win)
     }
     pthread_mutex_unlock(&w->lock);
     if (OMPI_SUCCESS == rc && OSC_GPUSYM_SHARED == held) {
-        rc = osc_gpusym_spans_hosts(w) ? get_all_apart(w) : osc_gpusym_window_wait(w, try_all, w);
+        rc = get_all(w);
         w->lock_all = OMPI_SUCCESS == rc ? held : OSC_GPUSYM_UNLOCKED;
+    }
+    if (OMPI_SUCCESS == rc) {
+        count_lock(held, true);
     }
     return rc;
 }
@@ -397,6 +447,7 @@ int osc_gpusym_unlock_all(struct ompi_win_t *win)
         const int released = release(w, i, w->lock_all);
         rc = OMPI_SUCCESS == rc ? released : rc;
     }
+    count_lock(w->lock_all, false);
     w->lock_all = OSC_GPUSYM_UNLOCKED;
     return rc;
 }

@@ -4,6 +4,11 @@
  * Synchronisation: the functions of ompi_osc_base_module_t. Errors: MPI_ERR_RMA_SYNC: the epochs of this rank do not
  * permit the call, or the window has no_locks; MPI_ERR_RMA_CONFLICT: it holds that lock; MPI_ERR_OTHER: a rank has
  * died; those of copies that a call ends.
+ *
+ * Locks are got in the order in which they are asked for, at the target: an exclusive one waits for all that have come
+ * before it, a shared one for the exclusive ones among them, whichever host they are of. But a process that holds a
+ * lock of any window goes ahead of those that wait: with a queue for it, two that hold shared locks and each ask for
+ * the other's could be kept apart by two that wait for exclusive ones. So who waits in a queue holds nothing.
  */
 #ifndef OSC_GPUSYM_SYNC_H
 #define OSC_GPUSYM_SYNC_H

@@ -153,7 +153,6 @@ int osc_gpusym_window_create_shared(ompi_communicator_t *comm, size_t bytes, boo
         *w = NULL;
         return rc;
     }
-    (*w)->shared = true;
     (*w)->in_line = !all_apart;
     (*w)->part->bytes = bytes;
     return OMPI_SUCCESS;
@@ -212,6 +211,7 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     free(w->starts);
     free(w->waits);
     free(w->held);
+    free(w->got);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->reducing);
     free(w);
@@ -251,11 +251,12 @@ static bool make_arrays(osc_gpusym_window_t *w)
     w->starts = calloc(w->n, sizeof *w->starts);
     w->waits = calloc(w->n, sizeof *w->waits);
     w->held = calloc(w->n, sizeof *w->held);
+    w->got = calloc(w->n, sizeof *w->got);
     if (NULL != part) {
         part[w->rank] = own;
     }
     return NULL != part && NULL != w->in_start && NULL != w->in_post && NULL != w->starts && NULL != w->waits &&
-           NULL != w->held;
+           NULL != w->held && NULL != w->got;
 }
 
 /* Finds this rank's GPU, and registers its part; of parts in line rank 0 has the memory. */
@@ -457,7 +458,7 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
     }
     memset(&own, 0, sizeof own);
     own.bytes = w->part[w->rank].bytes;
-    own.unit = unit;
+    own.unit = w->part[w->rank].unit = unit;
     if (NULL != w->dev) {
         offer_part(w, &own);
     }
@@ -476,13 +477,22 @@ int osc_gpusym_window_join(osc_gpusym_window_t *w, ompi_communicator_t *comm, ui
 
 /* ---- words ---- */
 
-bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive)
+/* Who takes a ticket while this looks whether somebody waits has come at the same time, not before. */
+bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive, bool ahead)
 {
-    uint64_t *lock = &w->words[target].lock, v = __atomic_load_n(lock, __ATOMIC_RELAXED);
-    const uint64_t next = exclusive ? (uint64_t) (holder + 1) << 32 : v + 1;
+    const osc_gpusym_queue_t *q = &w->words[target].lockers;
+    uint64_t *lock = &w->words[target].lock, v = __atomic_load_n(lock, __ATOMIC_RELAXED), next;
 
-    return (exclusive ? 0 == v : 0 == v >> 32) &&
-           __atomic_compare_exchange_n(lock, &v, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    if (!ahead && !osc_gpusym_is_turn(q, __atomic_load_n(&q->ticket, __ATOMIC_RELAXED))) {
+        return false;
+    }
+    do {
+        if (exclusive ? 0 != v : 0 != v >> 32) {
+            return false;
+        }
+        next = exclusive ? (uint64_t) (holder + 1) << 32 : v + 1;
+    } while (!__atomic_compare_exchange_n(lock, &v, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    return true;
 }
 
 void osc_gpusym_release(const osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held)
@@ -496,19 +506,19 @@ void osc_gpusym_release(const osc_gpusym_window_t *w, uint32_t target, osc_gpusy
     }
 }
 
-uint32_t osc_gpusym_take_ticket(const osc_gpusym_window_t *w, uint32_t target)
+uint32_t osc_gpusym_take_ticket(osc_gpusym_queue_t *q)
 {
-    return __atomic_fetch_add(&w->words[target].ticket, 1, __ATOMIC_RELAXED);
+    return __atomic_fetch_add(&q->ticket, 1, __ATOMIC_RELAXED);
 }
 
-bool osc_gpusym_is_turn(const osc_gpusym_window_t *w, uint32_t target, uint32_t ticket)
+bool osc_gpusym_is_turn(const osc_gpusym_queue_t *q, uint32_t ticket)
 {
-    return __atomic_load_n(&w->words[target].serving, __ATOMIC_ACQUIRE) == ticket;
+    return __atomic_load_n(&q->serving, __ATOMIC_ACQUIRE) == ticket;
 }
 
-void osc_gpusym_next_turn(const osc_gpusym_window_t *w, uint32_t target)
+void osc_gpusym_next_turn(osc_gpusym_queue_t *q)
 {
-    __atomic_fetch_add(&w->words[target].serving, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&q->serving, 1, __ATOMIC_SEQ_CST);
 }
 
 /* ---- waiting ---- */
@@ -568,6 +578,23 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), 
         }
     }
     return OMPI_SUCCESS;
+}
+
+typedef struct {
+    const osc_gpusym_queue_t *q;
+    uint32_t ticket;
+} turn_t;
+
+static bool has_turn(void *arg)
+{
+    const turn_t *t = arg;
+    return osc_gpusym_is_turn(t->q, t->ticket);
+}
+
+int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q)
+{
+    turn_t t = {q, osc_gpusym_take_ticket(q)};
+    return osc_gpusym_window_wait(w, has_turn, &t);
 }
 
 void osc_gpusym_window_progress(const osc_gpusym_window_t *w)

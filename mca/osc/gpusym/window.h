@@ -27,13 +27,20 @@
 #define OSC_GPUSYM_VERBOSE(...) \
     opal_output_verbose(1, ompi_osc_base_framework.framework_output, "osc:gpusym: " __VA_ARGS__)
 
+/* Those that wait for something, in the order in which they come: the next ticket, and the one that has its turn.
+ * Atomics. All 0: nobody waits. */
+typedef struct {
+    uint32_t ticket, serving;
+} osc_gpusym_queue_t;
+
 /* The words of a rank in the page: a cache line, of atomics. */
 typedef struct {
-    _Alignas(64) uint64_t lock; /* passive target: the holder of the exclusive lock plus 1, << 32; or holders of shared
-                                 * ones */
-    uint32_t ticket, serving;   /* the lock of accumulates to this rank: holders in the order in which they came */
-    uint32_t barrier;           /* barriers that this rank has entered */
-    uint32_t attached;          /* entries in use of what it has attached are below this one */
+    _Alignas(64) uint64_t lock;     /* passive target: the holder of the exclusive lock plus 1, << 32; or holders of
+                                     * shared ones */
+    osc_gpusym_queue_t lockers;     /* who asks for that lock while it is not to be had, or others wait */
+    osc_gpusym_queue_t accumulates; /* the turn is the lock of accumulates to this rank */
+    uint32_t barrier;               /* barriers that this rank has entered */
+    uint32_t attached;              /* entries in use of what it has attached are below this one */
 } osc_gpusym_words_t;
 
 /* What origins request of a rank whose memory they do not reach, in the page (ask.h). */
@@ -44,8 +51,8 @@ typedef struct {
     uint64_t bytes;
 } osc_gpusym_piece_t;
 typedef struct {
-    _Alignas(64) uint32_t ticket, serving; /* origins, in the order in which they come */
-    _Alignas(64) uint32_t request;         /* 0: none; set by the origin, cleared by the owner */
+    _Alignas(64) osc_gpusym_queue_t origins;
+    _Alignas(64) uint32_t request; /* 0: none; set by the origin, cleared by the owner */
     uint32_t pieces;
     int32_t rc; /* MPI's class */
     osc_gpusym_piece_t piece[OSC_GPUSYM_MAILBOX_PIECES];
@@ -94,7 +101,6 @@ typedef struct osc_gpusym_window {
     gpusym_gpu_t *gpu; /* copies */
     bool served;       /* false: calls that move data are refused, since a rank has no device, or shares no memory */
     bool dynamic;
-    bool shared;  /* MPI_Win_shared_query tells of the parts */
     bool in_line; /* the parts follow each other, in memory of rank 0 */
     bool no_locks;
     bool asks; /* some rank does not reach some memory of its host, so that its owner is asked */
@@ -139,6 +145,7 @@ typedef struct osc_gpusym_window {
     bool *in_start, *in_post; /* [n] */
     uint32_t *starts, *waits; /* [n]: epochs with that rank that have begun to access; that have been exposed */
     osc_gpusym_held_t *held;  /* [n] */
+    bool *got;                /* [n]: locks, while MPI_Win_lock_all tries to get all */
     uint32_t nheld;
 
     /* Reductions by kernels, and exchanges. `reducing` guards them. */
@@ -185,14 +192,15 @@ static inline uint32_t *osc_gpusym_word(const osc_gpusym_window_t *w, uint32_t *
 {
     return &words[(size_t) target * w->n + origin];
 }
-/* The lock of passive epochs: `holder` takes it, if it is to be had now. */
-bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive);
+/* The lock of passive epochs: `holder` takes it, if it is to be had now; unless it may go `ahead`, also only if nobody
+ * waits for it. Those that have their turn go ahead, and those that hold another lock (sync.h). */
+bool osc_gpusym_try_lock(const osc_gpusym_window_t *w, uint32_t target, uint32_t holder, bool exclusive, bool ahead);
 /* It is held as said; UNCHECKED: nothing happens. */
 void osc_gpusym_release(const osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held);
-/* The lock of accumulates: tickets have their turn in the order in which they are taken, and each must pass it on. */
-uint32_t osc_gpusym_take_ticket(const osc_gpusym_window_t *w, uint32_t target);
-bool osc_gpusym_is_turn(const osc_gpusym_window_t *w, uint32_t target, uint32_t ticket);
-void osc_gpusym_next_turn(const osc_gpusym_window_t *w, uint32_t target);
+/* Tickets have their turn in the order in which they are taken, and each must pass it on. */
+uint32_t osc_gpusym_take_ticket(osc_gpusym_queue_t *q);
+bool osc_gpusym_is_turn(const osc_gpusym_queue_t *q, uint32_t ticket);
+void osc_gpusym_next_turn(osc_gpusym_queue_t *q);
 
 /* MPI's class for an error of the device, which gets a verbose line. */
 int osc_gpusym_class(const gpusym_device_t *dev, int rc);
@@ -201,6 +209,8 @@ int osc_gpusym_class(const gpusym_device_t *dev, int rc);
 int osc_gpusym_window_look(osc_gpusym_window_t *w);
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
+/* Takes a ticket, and waits for its turn. After an error nobody gets a turn any more. */
+int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q);
 /* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
  * memory that this rank owns. */
 void osc_gpusym_window_progress(const osc_gpusym_window_t *w);
