@@ -17,7 +17,7 @@
  * dup       a communicator with a dead rank is duplicated
  * wildcard  a nonblocking receive from any source is pending when a rank dies
  * messages  a rank dies with messages under way, to it and from it; the survivors go on with messages of all lengths
- *           on the communicator that has lost it
+ *           on the communicator that has lost it; not with --host (Open MPI 5.0.7 loses some, without gpusym too)
  *
  * --host: buffers in host memory. --injected: the simulator ends the first rank that dies, in the middle of a call.
  * --staged: no call is by kernels.
