@@ -263,7 +263,7 @@ run_killed() {
 }
 
 run_ulfm() {
-    local form coll memory
+    local form coll kind
     [ "$GPUSYM_OMPI_FT" = 1 ] || return 0
     draw_parameters "" "coll_gpusym_sim_gpus=2" "coll_gpusym_node_size=2"
     parameters+=(--with-ft ulfm --mca async_mpi_finalize 1) # else MPI_Finalize of 5.0.7 may wait for the dead
@@ -272,13 +272,13 @@ run_ulfm() {
     draw allreduce bcast alltoall
     coll=$drawn
     draw "" --host
-    memory=$drawn
+    kind=$drawn
     draw 3 4
     # shellcheck disable=SC2086  # nothing, or one word
-    job "$drawn" mpi/ulfm --case death --form "$form" --coll "$coll" $memory
+    job "$drawn" mpi/ulfm --case death --form "$form" --coll "$coll" $kind
     run deaths ok "${command[@]}"
     # shellcheck disable=SC2086
-    job "$drawn" mpi/ulfm --case revoke --rounds $((3 * amount)) --form "$form" --coll "$coll" $memory
+    job "$drawn" mpi/ulfm --case revoke --rounds $((3 * amount)) --form "$form" --coll "$coll" $kind
     run revoked ok "${command[@]}"
 }
 

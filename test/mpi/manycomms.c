@@ -42,13 +42,14 @@ static void use(many_t *m, const coll_comm_t *comm, uint64_t salt)
     }
 }
 
-/* n communicators at once: duplicates, and now and then a split in two or one of reversed ranks. */
+/* n communicators at once: duplicates, and now and then a split in two or one of reversed ranks, the same in each batch:
+ * once the largest has been made, none needs more. */
 static void batch(many_t *m, int n, uint64_t salt)
 {
     MPI_Comm world = MPI_COMM_WORLD;
 
     for (int i = 0; i < n; i++) {
-        uint64_t x = ref_mix(m->seed + salt + (uint64_t) i);
+        uint64_t x = ref_mix(m->seed + (uint64_t) i);
 
         if (0 == x % 16) {
             coll_comm_split(&m->comms[i], world, m->t.rank % 2, m->t.rank, "even and odd");

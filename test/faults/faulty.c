@@ -1,0 +1,165 @@
+/*
+ * SPDX-License-Identifier: BSD-3-Clause
+ *
+ * On NVIDIA GPUs: a kernel of the program's own stores to an illegal address on the last rank, of two or more. CUDA
+ * repeats that error at every later call of the process. The ranks then get errors from collectives and messages on
+ * GPU memory with that rank; host memory, and communicators without it, go on; all ranks end by MPI_Finalize.
+ */
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "test/mpi/check.h"
+
+enum { COUNT = 1000, LONG = 300000 };
+
+static const char illegal[] = ".version 6.0\n"
+                              ".target sm_60\n"
+                              ".address_size 64\n"
+                              ".visible .entry illegal()\n"
+                              "{\n"
+                              "    .reg .b64 %at;\n"
+                              "    .reg .b32 %one;\n"
+                              "    mov.u64 %at, 16;\n"
+                              "    mov.u32 %one, 1;\n"
+                              "    st.global.u32 [%at], %one;\n"
+                              "    ret;\n"
+                              "}\n";
+
+/* The driver, declared by hand as in mem.c. */
+static struct {
+    int (*module_load)(void **module, const void *image);
+    int (*get_function)(void **function, void *module, const char *name);
+    int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                  unsigned shared, void *stream, void **parameters, void **extra);
+    void *function;
+} cu;
+
+static int rank, size;
+static int *in, *out; /* of LONG integers, on the GPU */
+
+static bool find(void *lib, void *function, const char *name)
+{
+    void *at = dlsym(lib, name);
+    memcpy(function, &at, sizeof at);
+    return NULL != at;
+}
+
+static bool load_kernel(void)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *module;
+    return NULL != lib && find(lib, &cu.module_load, "cuModuleLoadData") &&
+           find(lib, &cu.get_function, "cuModuleGetFunction") && find(lib, &cu.launch, "cuLaunchKernel") &&
+           0 == cu.module_load(&module, illegal) && 0 == cu.get_function(&cu.function, module, "illegal");
+}
+
+static bool is_last(void)
+{
+    return rank == size - 1;
+}
+
+static void fill(int value)
+{
+    static int image[LONG];
+    for (int i = 0; i < LONG; i++) {
+        image[i] = value + i % 7;
+    }
+    mem_write(in, image, sizeof image);
+}
+
+/* Sums over comm, of `n` ranks that have filled with their numbers in it plus 1. */
+static bool sums_are_right(MPI_Comm comm, int count)
+{
+    static int image[LONG];
+    int n, me;
+    MPI_Comm_size(comm, &n);
+    MPI_Comm_rank(comm, &me);
+    fill(me + 1);
+    if (MPI_SUCCESS != MPI_Allreduce(in, out, count, MPI_INT, MPI_SUM, comm)) {
+        return false;
+    }
+    mem_read(image, out, sizeof *out * (size_t) count);
+    for (int i = 0; i < count; i++) {
+        if (image[i] != n * (n + 1) / 2 + n * (i % 7)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool host_sums_are_right(MPI_Comm comm)
+{
+    int mine = rank + 1, sum = 0;
+    return MPI_SUCCESS == MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm) && size * (size + 1) / 2 == sum;
+}
+
+static bool fails(int rv)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    return MPI_SUCCESS != rv && MPI_SUCCESS == MPI_Error_string(rv, text, &length) && 0 < length;
+}
+
+/* From the faulty rank to rank 0, and back: both ends are told. */
+static void exchange(check_t *t, MPI_Comm comm)
+{
+    if (is_last()) {
+        check_result(t, fails(MPI_Send(in, LONG, MPI_INT, 0, 1, comm)));
+        check_result(t, fails(MPI_Recv(out, LONG, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE)));
+    } else if (0 == rank) {
+        check_result(t, fails(MPI_Recv(out, LONG, MPI_INT, size - 1, 1, comm, MPI_STATUS_IGNORE)));
+        check_result(t, fails(MPI_Send(in, LONG, MPI_INT, size - 1, 2, comm)));
+    }
+}
+
+static void run(check_t *t)
+{
+    MPI_Comm work, messages, others, host;
+    MPI_Comm_dup(MPI_COMM_WORLD, &work);
+    MPI_Comm_dup(MPI_COMM_WORLD, &messages);
+    MPI_Comm_dup(MPI_COMM_WORLD, &host);
+    MPI_Comm_split(MPI_COMM_WORLD, is_last(), rank, &others);
+    MPI_Comm_set_errhandler(work, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(messages, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(others, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(host, MPI_ERRORS_RETURN);
+    check_result(t, sums_are_right(work, COUNT));
+    check_result(t, sums_are_right(others, COUNT));
+    if (is_last()) {
+        check_result(t, 0 == cu.launch(cu.function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    }
+    for (int i = 0; i < 3; i++) {
+        check_result(t, fails(MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, work)));
+    }
+    exchange(t, messages);
+    check_result(t, host_sums_are_right(host));
+    for (int i = 0; !is_last() && i < 5; i++) {
+        check_result(t, sums_are_right(others, 0 == i % 2 ? COUNT : LONG));
+    }
+    check_result(t, host_sums_are_right(host));
+    MPI_Comm_free(&others);
+    MPI_Comm_free(&host);
+    MPI_Comm_free(&messages);
+    MPI_Comm_free(&work);
+}
+
+int main(int argc, char **argv)
+{
+    check_t t;
+    check_init(&argc, &argv, "faulty", MPI_THREAD_SINGLE);
+    check_arguments_end("");
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!mem_have(MEM_DEVICE) || 0 != strcmp("cuda", mem_device()) || size < 2 || !load_kernel()) {
+        printf("faulty: needs NVIDIA GPUs and two ranks\n");
+        check_fini(0);
+        return 77;
+    }
+    in = mem_alloc(MEM_DEVICE, sizeof *in * LONG);
+    out = mem_alloc(MEM_DEVICE, sizeof *out * LONG);
+    check_start(&t, "faulty", MPI_COMM_WORLD);
+    run(&t);
+    return check_fini(check_end(&t));
+}
