@@ -109,13 +109,16 @@ static void tame_nothing(void *card)
     (void) card;
 }
 
-/* Every value of a card that was taken is one of this build's, or compared with nothing but its like. */
+/* Cards that were taken have texts; those of ranks that agree have the same values. */
 static void check_peers(coll_gpusym_peer_t *const *peer, int reason)
 {
+    for (unsigned r = 0; r < RANKS; r++) {
+        MUST(NULL == peer[r] || NULL != memchr(peer[r]->card.version, '\0', sizeof version));
+        MUST(NULL == peer[r] || NULL != memchr(coll_gpusym_peer_host(peer[r]), '\0', sizeof peer[r]->card.node));
+    }
     for (unsigned r = 0; reason < 0 && r < RANKS; r++) {
         MUST(NULL != peer[r] && peer[r]->found && 0 == strcmp(version, peer[r]->card.version));
         MUST(0 == memcmp(peer[0]->card.value, peer[r]->card.value, sizeof peer[r]->card.value));
-        MUST(strlen(coll_gpusym_peer_host(peer[r])) < sizeof peer[r]->card.node);
         (void) coll_gpusym_peer_lives(peer[r]);
         (void) coll_gpusym_peers_near(peer[0], peer[r]);
     }

@@ -170,7 +170,7 @@ static void write_flow(flow_t *flow, fuzz_input_t *in)
         flow->answer = (uint32_t) fuzz_number(in, what & 8 ? 4 : 1);
         break;
     default: /* what a sender could have written, but for its values */
-        flow->slots = (uint32_t) fuzz_number(in, what & 8 ? 4 : 1);
+        flow->slots = (uint32_t) (what & 8 ? fuzz_number(in, 4) : fuzz_number(in, 1) % (GPUSYM_PIPELINE_SLOTS + 2));
         flow->piece = fuzz_number(in, what & 16 ? 8 : 3);
         for (unsigned i = 0; i < GPUSYM_PIPELINE_SLOTS; i++) {
             flow->off[i] = fuzz_number(in, what & 32 ? 8 : 3);
@@ -179,6 +179,7 @@ static void write_flow(flow_t *flow, fuzz_input_t *in)
         flow->segment = shared.host.own->id;
         flow->segment.bytes -= what >> 7 & 1;
         flow->check = check_of(flow);
+        flow->filled = fuzz_number(in, 1) % (GPUSYM_PIPELINE_SLOTS + 2);
     }
 }
 

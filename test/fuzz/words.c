@@ -173,11 +173,23 @@ static void read_hints(const char *text)
     MUST(!gpusym_pool_requested(text) || NULL != strstr(text, "mpool=gpusym"));
 }
 
+/* The parts of a list that are for every rank. */
+static unsigned count_plain(const char *text)
+{
+    unsigned n = 0;
+
+    while ('\0' != *text) {
+        const char *const end = text + strcspn(text, ",");
+        n += NULL == memchr(text, '@', (size_t) (end - text));
+        text = end + (',' == *end);
+    }
+    return n;
+}
+
 static void read_faults(const char *text)
 {
-    gpusym_sim_params.dies = NULL;
     if (GPUSYM_SUCCESS == sim_faults_parse(text)) {
-        MUST(faults.n <= FAULTS_MAX);
+        MUST(faults.n <= FAULTS_MAX && faults.n >= count_plain(text));
         for (unsigned i = 0; i < faults.n; i++) {
             MUST(faults.fault[i].kind < SIM_FAULT_KINDS && 0 != faults.fault[i].n);
         }
