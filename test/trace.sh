@@ -309,6 +309,22 @@ verdict "$label: of host and rank" "$([ "$(find "$dir" -name '*-[01]-%' | wc -l)
 timeout 60 "${mpirun[@]}" -n 2 --mca coll_gpusym_trace "$dir/none/trace" "$traced" --n 1 >"$dir/log" 2>&1
 says '^Rank [01] cannot write its trace \(coll_gpusym_trace\) to$'
 says ': No such file or directory$'
+# Names in a file are texts, whatever is in them. The picture is XML, the events are JSON.
+printf '%s\n' '{"gpusym_trace":1,"version":"1","rank":0,"host":"a","pid":1,"monotonic":10,"realtime":10}' >"$dir/trace.8"
+printf '{"coll":"a<b>&c\\"d\033\377\\\\","form":"blocking","bytes":4,"entered":10,"returned":20}\n' >>"$dir/trace.8"
+"$tool" --svg "$dir/picture" --out "$dir/events" "$dir/trace.8" >"$dir/log" 2>&1
+"$tool" "$dir/trace.8" >"$dir/log" 2>&1
+says '^MPI_A<b>&c"d\?\?\\ '
+cp "$dir/picture" "$dir/log"
+says '<title>MPI_A&lt;b&gt;&amp;c"d\?\?\\, call 0, 4 bytes, 0.0 us</title>'
+cp "$dir/events" "$dir/log"
+says '"name":"MPI_A<b>&c\\"d\?\?\\\\"'
+if command -v python3 >/dev/null; then
+    why=$(python3 -c 'import json, sys, xml.dom.minidom
+xml.dom.minidom.parse(sys.argv[1])
+json.load(open(sys.argv[2]))' "$dir/picture" "$dir/events" 2>&1 | tail -n 1)
+    verdict "$label: texts in pictures and events" "$why"
+fi
 printf 'nothing\n' >"$dir/trace.9"
 "$tool" "$dir/trace.9" >"$dir/log" 2>&1
 says '^gpusym_trace: .*: this is no file that coll_gpusym_trace of this version has written$'

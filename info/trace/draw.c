@@ -31,18 +31,35 @@ static int y_of(uint32_t row)
     return TOP + (int) row * ROW;
 }
 
+/* Text as XML has it. */
+static void put_text(const char *text)
+{
+    for (; '\0' != *text; text++) {
+        const char *const entity = '&' == *text ? "&amp;" : '<' == *text ? "&lt;" : '>' == *text ? "&gt;" : NULL;
+        if (NULL != entity) {
+            fputs(entity, to.out);
+        } else {
+            fputc(*text, to.out);
+        }
+    }
+}
+
 static void put_bar(int kind, uint32_t row, int64_t from, int64_t until, const char *title)
 {
     if (0 == from || until <= from || until < to.from || from > to.until) {
         return;
     }
-    fprintf(to.out, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n",
-            x_of(from), y_of(row), x_of(until) - x_of(from), BAR, kinds[kind].color, title);
+    fprintf(to.out, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>", x_of(from), y_of(row),
+            x_of(until) - x_of(from), BAR, kinds[kind].color);
+    put_text(title);
+    fputs("</title></rect>\n", to.out);
 }
 
 static void put_label(double x, double y, const char *anchor, const char *text)
 {
-    fprintf(to.out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y, anchor, text);
+    fprintf(to.out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
+    put_text(text);
+    fputs("</text>\n", to.out);
 }
 
 static void put_call(const trace_call_t *c)

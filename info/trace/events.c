@@ -28,7 +28,7 @@ static void put_text(const char *text)
         if ('"' == *text || '\\' == *text) {
             fputc('\\', to.out);
         }
-        fputc((unsigned char) *text < ' ' ? '?' : *text, to.out);
+        fputc(*text, to.out);
     }
     fputc('"', to.out);
 }

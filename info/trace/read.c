@@ -122,10 +122,14 @@ static int64_t number_of(const line_t *line, const char *name, int64_t otherwise
     return NULL != w && NULL == w->text ? w->number : otherwise;
 }
 
+/* Bytes that a terminal or a viewer might take for more than text are replaced, as where traces are written. */
 static void copy_text(const line_t *line, const char *name, char *to, size_t size)
 {
     const word_t *w = find_word(line, name);
     snprintf(to, size, "%s", NULL != w && NULL != w->text ? w->text : "");
+    for (; '\0' != *to; to++) {
+        *to = *to < ' ' || *to > '~' ? '?' : *to;
+    }
 }
 #define COPY(line, field, c) copy_text(line, #field, (c)->field, sizeof(c)->field)
 #define TIME(line, field, c) (c)->at.field = number_of(line, #field, 0)

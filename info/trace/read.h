@@ -42,7 +42,7 @@ typedef struct {
     uint32_t file;
 } trace_comm_t;
 
-/* One call of one rank. */
+/* One call of one rank. Its texts, like those of files, are printable ASCII. */
 typedef struct {
     uint32_t file;
     int comm_rank, comm_size; /* -1, 0: not known */

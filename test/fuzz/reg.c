@@ -11,6 +11,11 @@ enum { ENTRIES = 4, STEPS = 64 };
 
 static int mapped; /* imports that have not ended */
 
+/* Memory that was imported. */
+typedef struct {
+    uint64_t size; /* that is mapped; 0: the device does not know */
+} imported_t;
+
 /* The first byte of a handle says what comes of it. */
 static int import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 {
@@ -19,8 +24,10 @@ static int import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p)
 
     (void) gpu;
     if (GPUSYM_SUCCESS == rc) {
-        *p = malloc(1);
-        MUST(NULL != *p);
+        imported_t *memory = malloc(sizeof *memory);
+        MUST(NULL != memory);
+        memory->size = (uint64_t) handle->bytes[1] << handle->bytes[2] % 56;
+        *p = memory;
         mapped++;
     }
     return rc;
@@ -32,6 +39,14 @@ static int unimport(gpusym_gpu_t *gpu, void *p)
     free(p);
     mapped--;
     return GPUSYM_SUCCESS;
+}
+
+static int range_of(const void *p, gpusym_range_t *range)
+{
+    const imported_t *memory = p;
+
+    *range = (gpusym_range_t){.base = (void *) (uintptr_t) p, .size = memory->size};
+    return 0 != memory->size ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
 }
 
 static gpusym_peer_t *open_self(void)
@@ -56,7 +71,7 @@ static void write_entry(fuzz_input_t *in)
         return;
     }
     entry->generation = fuzz_number(in, fuzz_number(in, 1) % 9);
-    entry->size = fuzz_number(in, 8);
+    entry->size = fuzz_number(in, fuzz_number(in, 1) % 9);
     fuzz_take(in, entry->handle.bytes, 4);
     entry->check = check_of(entry->generation, entry->size, &entry->handle);
 }
@@ -72,12 +87,14 @@ static void map(const gpusym_device_t *dev, gpusym_peer_t *peer, fuzz_input_t *i
 
     if (GPUSYM_SUCCESS == gpusym_reg_map(dev, NULL, peer, key, &base, &size)) {
         MUST(NULL != base && key_valid(key) && mapped > 0);
+        MUST(size <= ((imported_t *) base)->size);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const gpusym_device_t dev = {.name = "fuzz", .mem_import = import, .mem_unimport = unimport};
+    static const gpusym_device_t dev = {
+        .name = "fuzz", .mem_import = import, .mem_unimport = unimport, .mem_range = range_of};
     gpusym_peer_t *const peer = open_self();
     fuzz_input_t in = {data, size};
 

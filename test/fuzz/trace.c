@@ -81,12 +81,34 @@ static void check_trace(const trace_t *t)
     MUST(in_groups == t->calls);
 }
 
+/* A picture, whose texts are texts. */
+static void draw(const trace_t *t)
+{
+    static const char begin[] = "<title>", end[] = "</title></rect>\n";
+    char *picture = NULL;
+    size_t size;
+    FILE *out = open_memstream(&picture, &size);
+
+    MUST(NULL != out);
+    trace_print_picture(t, 0, 20, out);
+    fclose(out);
+    for (const char *at = picture; NULL != (at = strstr(at, begin));) {
+        at += sizeof begin - 1;
+        const size_t n = strcspn(at, "<>");
+        MUST(0 == strncmp(at + n, end, sizeof end - 1));
+        for (size_t i = 0; i < n; i++) {
+            MUST(at[i] >= ' ' && at[i] <= '~' && ('&' != at[i] || NULL != strchr("agl", at[i + 1])));
+        }
+    }
+    free(picture);
+}
+
 static void print(const trace_t *t, FILE *nowhere)
 {
     trace_print_events(t, nowhere);
     trace_print_tables(t);
     if (0 != t->calls) {
-        trace_print_picture(t, 0, 20, nowhere);
+        draw(t);
     }
 }
 

@@ -499,6 +499,7 @@ static void test_driver_refuses(void **unused)
 static void test_export_user_memory(void **unused)
 {
     gpusym_handle_t handle, theirs;
+    gpusym_range_t range;
     void *p = NULL;
 
     (void) unused;
@@ -517,6 +518,9 @@ static void test_export_user_memory(void **unused)
     fake.foreign = true;
     assert_int_equal(cuda.mem_import(gpu, &theirs, &p), GPUSYM_SUCCESS);
     assert_int_equal(fake.ipc, 1);
+    assert_int_equal(cuda.mem_range(p, &range), GPUSYM_SUCCESS); /* as much as is mapped here */
+    assert_ptr_equal(range.base, p);
+    assert_int_equal(range.size, 4 << 20);
     assert_int_equal(cuda.mem_unimport(gpu, p), GPUSYM_SUCCESS);
 }
 
@@ -561,6 +565,8 @@ static void test_share_mapped_memory(void **unused)
     theirs = another_process(&handle);
     assert_int_equal(cuda.mem_import(gpu, &theirs, &there), GPUSYM_SUCCESS);
     assert_int_equal(((char *) there)[size - 1], 42);
+    assert_int_equal(cuda.mem_range(there, &range), GPUSYM_SUCCESS);
+    assert_true(range.base == there && size == range.size);
     assert_int_equal(cuda.mem_range(p, &range), GPUSYM_SUCCESS);
     const uint64_t id = range.id;
     fake_mapping_end(p);

@@ -42,6 +42,10 @@ static struct {
 /* Not 0: the id of all memory, as if it were the same, mapped at several places. */
 static uint64_t one_id;
 static bool all_parts; /* all memory is part of a block */
+/* Of imported memory: how many bytes fewer are mapped than the owner says, and whether the device knows none of it. */
+static uint64_t lacking;
+static bool unknown;
+static _Thread_local const void *last_import;
 /* What the next such call returns; 0: what the simulator says. */
 static struct {
     int export, import;
@@ -60,6 +64,10 @@ static int range_counted(const void *p, gpusym_range_t *range)
         range->id = one_id;
     }
     range->part = all_parts;
+    if (p == last_import && GPUSYM_SUCCESS == rc) {
+        range->size -= lacking;
+        return unknown ? GPUSYM_ERR_NOT_AVAILABLE : rc;
+    }
     return rc;
 }
 
@@ -97,6 +105,7 @@ static int import_counted(gpusym_gpu_t *which, const gpusym_handle_t *handle, vo
     rc = 0 != rc ? rc : sim->mem_import(real(which), handle, p);
     if (GPUSYM_SUCCESS == rc) {
         __atomic_add_fetch(&calls.mapped, 1, __ATOMIC_RELAXED);
+        last_import = *p;
     }
     return rc;
 }
@@ -126,7 +135,8 @@ static bool open_all(void)
     memset(&calls, 0, sizeof calls);
     memset(&failing, 0, sizeof failing);
     one_id = 0;
-    all_parts = false;
+    all_parts = unknown = false;
+    lacking = 0;
     gpusym_reg_parts = true;
     gpusym_reg_limit = GPUSYM_REG_MAX;
     return GPUSYM_SUCCESS == sim->open(NULL) && GPUSYM_SUCCESS == sim->gpu_open(NULL, &gpu) &&
@@ -884,6 +894,31 @@ static void entries_overwritten_are_refused(void **state)
     gpusym_reg_put(key);
 }
 
+/* What the owner says of the size is checked against what is mapped. */
+static void a_size_that_is_not_mapped(void **state)
+{
+    (void) state;
+    const uint32_t key = key_of(alloc(SIZE));
+    for (unsigned i = 0; i < 2; i++) {
+        lacking = 0 == i ? 1 : SIZE;
+        assert_int_equal(map_rc(key), GPUSYM_ERR_CORRUPT);
+        assert_int_equal(calls.imports, i + 1);
+        assert_int_equal(calls.mapped, 0);
+    }
+    lacking = 0;
+    OK(map_rc(key));
+    assert_int_equal(mapped_size, SIZE);
+    const uint32_t other = key_of(alloc(SIZE));
+    unknown = true;
+    for (unsigned i = 0; i < 2; i++) { /* remembered: it cannot be mapped */
+        assert_int_equal(map_rc(other), GPUSYM_ERR_UNREACHABLE);
+        assert_int_equal(calls.imports, 4);
+        assert_int_equal(calls.mapped, 1);
+    }
+    gpusym_reg_put(other);
+    gpusym_reg_put(key);
+}
+
 /* Any bytes in the whole table, and any keys. */
 static void garbage_maps_nothing(void **state)
 {
@@ -1133,6 +1168,7 @@ int main(int argc, char **argv)
         TEST(bad_keys_are_refused),
         TEST(a_failed_import),
         TEST(entries_overwritten_are_refused),
+        TEST(a_size_that_is_not_mapped),
         TEST(garbage_maps_nothing),
         TEST(injected_faults_are_told),
         TEST(threads_share_the_tables),

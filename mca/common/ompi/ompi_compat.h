@@ -413,9 +413,9 @@ static inline const mca_base_component_t *gpusym_static_component(const mca_base
  *
  * put: from a component's open function, so before Open MPI's fence. False: no process will get it. local: those of
  *      this host only get it.
- * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes that is, 0: it has put
- *      nothing, or is on another host and has put it locally, or the fence does not collect. Asks the server of this
- *      host, waits for no other process.
+ * get: what a process of this mpirun (gpusym_same_mpirun) has put, cut to `size`; how many bytes it has put, which may
+ *      be more. 0: nothing, or it is on another host and has put it locally, or the fence does not collect. Asks the
+ *      server of this host, waits for no other process.
  * wait: the same, but waits until that process has put all that it puts in MPI_Init.
  * fetch: of a process on another host. Open MPI 4: what the fence has collected. From 5 on the fence brings nothing
  *      reliably (PMIx 5.0.7): asks that host, and waits 10 s at most, which a process that has put nothing takes.
@@ -485,8 +485,8 @@ static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t
     const pmix_status_t rc = PMIx_Get(&proc, key, &how, GPUSYM_MODEX_WAIT == way ? 0 : 1, &value);
     PMIX_INFO_DESTRUCT(&how);
     if (PMIX_SUCCESS == rc && NULL != value && PMIX_BYTE_OBJECT == value->type) {
-        bytes = value->data.bo.size < size ? value->data.bo.size : size;
-        memcpy(data, value->data.bo.bytes, bytes);
+        bytes = value->data.bo.size;
+        memcpy(data, value->data.bo.bytes, bytes < size ? bytes : size);
     }
     if (NULL != value) {
         PMIX_VALUE_RELEASE(value);
@@ -505,8 +505,8 @@ static inline size_t gpusym_modex_ask(const char *key, const opal_process_name_t
     opal_list_append(&how, &at_once->super);
     if (OPAL_SUCCESS == opal_pmix.get(name, key, GPUSYM_MODEX_WAIT == way ? NULL : &how, &value) && NULL != value) {
         if (OPAL_BYTE_OBJECT == value->type && value->data.bo.size > 0) {
-            bytes = (size_t) value->data.bo.size < size ? (size_t) value->data.bo.size : size;
-            memcpy(data, value->data.bo.bytes, bytes);
+            bytes = (size_t) value->data.bo.size;
+            memcpy(data, value->data.bo.bytes, bytes < size ? bytes : size);
         }
         OBJ_RELEASE(value);
     }

@@ -103,8 +103,8 @@ typedef struct gpusym_device {
     /* The same without any effect on the memory, and without a wait. */
     void (*look)(const void *p, gpusym_mem_t *mem);
 
-    /* Returns the allocation that contains p, whoever created it.  GPUSYM_ERR_NOT_AVAILABLE: the device knows no
-     * allocation there (host memory, freed memory).  About 0.2 us. */
+    /* Returns the allocation that contains p, whoever created it; of an imported one, as much as is mapped here.
+     * GPUSYM_ERR_NOT_AVAILABLE: the device knows no allocation there (host memory, freed memory).  About 0.2 us. */
     int (*mem_range)(const void *p, gpusym_range_t *range);
 
     /* The GPUs that this process may use, by ordinal, without opening any: these functions create no context.

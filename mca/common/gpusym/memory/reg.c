@@ -486,6 +486,17 @@ static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t
     return check_of(generation, *size, handle) == check ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
+/* Checks the size that a peer states against what the device has mapped. */
+static int size_check(const gpusym_device_t *dev, const void *base, uint64_t size)
+{
+    gpusym_range_t range;
+    if (GPUSYM_SUCCESS != dev->mem_range(base, &range)) {
+        return GPUSYM_ERR_UNREACHABLE;
+    }
+    const uint64_t off = (uint64_t) ((uintptr_t) base - (uintptr_t) range.base);
+    return off <= range.size && size <= range.size - off ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
+}
+
 /* Maps the entry that has this generation, in place of an outdated mapping. */
 static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, uint64_t generation)
 {
@@ -503,6 +514,13 @@ static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, u
     GPUSYM_TRACE(MAP, size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS == rc) {
         *mapping = (mapping_t){generation, base, size};
+        rc = size_check(dev, base, size);
+        if (GPUSYM_SUCCESS == rc) {
+            return rc;
+        }
+        (void) unmap_entry(dev, view, mapping);
+    }
+    if (GPUSYM_ERR_CORRUPT == rc) {
         return rc;
     }
     if (GPUSYM_ERR_NO_MEMORY != rc) {

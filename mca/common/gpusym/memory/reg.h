@@ -55,7 +55,8 @@ void gpusym_reg_put(uint32_t key);
  * call maps it, after unmapping what peers no longer list, and may wait for the GPU, as mem_import does.  The mapping
  * is valid until the owner puts the key.  An own key gives own memory. Errors: GPUSYM_ERR_BAD_PARAM: not a key;
  * GPUSYM_ERR_UNREACHABLE: the owner no longer has that entry, or it cannot be mapped here (which is remembered);
- * GPUSYM_ERR_CORRUPT: the entry holds values that its owner has not written; GPUSYM_ERR_NO_MEMORY.
+ * GPUSYM_ERR_CORRUPT: the entry holds values that its owner has not written, or a size that the device has not mapped;
+ * GPUSYM_ERR_NO_MEMORY.
  */
 int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
                    uint64_t *size);

@@ -121,7 +121,7 @@ static bool is_there(const gpusym_process_id_t *id)
 {
     process_stat_t stat = {.state = 'R', .start = id->start};
 
-    return read_stat(id->pid, &stat) && 'Z' != stat.state && 'X' != stat.state &&
+    return id->pid > 0 && read_stat(id->pid, &stat) && 'Z' != stat.state && 'X' != stat.state &&
            (0 == id->start || stat.start == id->start);
 }
 
