@@ -1,9 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * On NVIDIA GPUs: a kernel of the program's own stores to an illegal address on the last rank, of two or more. CUDA
- * repeats that error at every later call of the process. The ranks then get errors from collectives and messages on
- * GPU memory with that rank; host memory, and communicators without it, go on; all ranks end by MPI_Finalize.
+ * On two ranks or more, a kernel of the program's own stores to an illegal address on the last rank, which spoils the
+ * GPU for that process: CUDA repeats the error at every later call. Collectives on GPU memory with that rank, and
+ * messages of it, then end with errors on all that take part; host memory, and communicators without it, go on; all
+ * ranks end by MPI_Finalize. --messages: it has sent and received such messages before.
  */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "test/mpi/check.h"
 
 enum { COUNT = 1000, LONG = 300000 };
@@ -38,7 +40,8 @@ static struct {
 } cu;
 
 static int rank, size;
-static int *in, *out; /* of LONG integers, on the GPU */
+static bool acquainted; /* by messages before */
+static int *in, *out;   /* of LONG integers, on the GPU */
 
 static bool find(void *lib, void *function, const char *name)
 {
@@ -47,12 +50,22 @@ static bool find(void *lib, void *function, const char *name)
     return NULL != at;
 }
 
+/* CUDA: once, while the GPU works. */
 static bool load_kernel(void)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *module;
     return NULL != lib && find(lib, &cu.module_load, "cuModuleLoadData") &&
            find(lib, &cu.get_function, "cuModuleGetFunction") && find(lib, &cu.launch, "cuLaunchKernel") &&
            0 == cu.module_load(&module, illegal) && 0 == cu.get_function(&cu.function, module, "illegal");
+}
+
+static bool break_gpu(void)
+{
+    if (0 == strcmp("cuda", mem_device())) {
+        return 0 == cu.launch(cu.function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    }
+    gpusym_sim_break();
+    return true;
 }
 
 static bool is_last(void)
@@ -95,6 +108,14 @@ static bool host_sums_are_right(MPI_Comm comm)
     return MPI_SUCCESS == MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm) && size * (size + 1) / 2 == sum;
 }
 
+static void say(check_t *t, bool good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "faulty: FAIL on rank %d: %s\n", rank, what);
+    }
+    check_result(t, good);
+}
+
 static bool fails(int rv)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -102,15 +123,19 @@ static bool fails(int rv)
     return MPI_SUCCESS != rv && MPI_SUCCESS == MPI_Error_string(rv, text, &length) && 0 < length;
 }
 
-/* From the faulty rank to rank 0, and back: both ends are told. */
-static void exchange(check_t *t, MPI_Comm comm)
+/* From the faulty rank to rank 0: both ends are told. */
+static void pass_on(check_t *t, MPI_Comm comm)
 {
-    if (is_last()) {
-        check_result(t, fails(MPI_Send(in, LONG, MPI_INT, 0, 1, comm)));
-        check_result(t, fails(MPI_Recv(out, LONG, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE)));
-    } else if (0 == rank) {
-        check_result(t, fails(MPI_Recv(out, LONG, MPI_INT, size - 1, 1, comm, MPI_STATUS_IGNORE)));
-        check_result(t, fails(MPI_Send(in, LONG, MPI_INT, size - 1, 2, comm)));
+    const int counts[] = {1, COUNT, LONG};
+    for (int i = 0; i < 3; i++) {
+        if (is_last()) {
+            say(t, fails(MPI_Send(in, counts[i], MPI_INT, 0, 1, comm)), "a message of the faulty rank is sent");
+        } else if (0 == rank) {
+            say(t, fails(MPI_Recv(out, counts[i], MPI_INT, size - 1, 1, comm, MPI_STATUS_IGNORE)),
+                "a message of the faulty rank is received");
+        } else {
+            check_absent(t);
+        }
     }
 }
 
@@ -125,20 +150,24 @@ static void run(check_t *t)
     MPI_Comm_set_errhandler(messages, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(others, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(host, MPI_ERRORS_RETURN);
-    check_result(t, sums_are_right(work, COUNT));
-    check_result(t, sums_are_right(others, COUNT));
-    if (is_last()) {
-        check_result(t, 0 == cu.launch(cu.function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    say(t, sums_are_right(work, COUNT), "sums before the fault");
+    say(t, sums_are_right(others, COUNT), "sums of the other ranks before the fault");
+    if (acquainted) {
+        fill(rank);
+        const int rv = MPI_Sendrecv(in, LONG, MPI_INT, (rank + 1) % size, 1, out, LONG, MPI_INT,
+                                    (rank + size - 1) % size, 1, messages, MPI_STATUS_IGNORE);
+        say(t, MPI_SUCCESS == rv, "messages before the fault");
     }
+    say(t, !is_last() || break_gpu(), "the faulty kernel is launched");
     for (int i = 0; i < 3; i++) {
-        check_result(t, fails(MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, work)));
+        say(t, fails(MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, work)), "a collective succeeds behind the fault");
     }
-    exchange(t, messages);
-    check_result(t, host_sums_are_right(host));
-    for (int i = 0; !is_last() && i < 5; i++) {
-        check_result(t, sums_are_right(others, 0 == i % 2 ? COUNT : LONG));
+    pass_on(t, messages);
+    say(t, host_sums_are_right(host), "sums on the host");
+    for (int i = 0; i < 5; i++) {
+        say(t, is_last() || sums_are_right(others, 0 == i % 2 ? COUNT : LONG), "sums of the other ranks");
     }
-    check_result(t, host_sums_are_right(host));
+    say(t, host_sums_are_right(host), "sums on the host again");
     MPI_Comm_free(&others);
     MPI_Comm_free(&host);
     MPI_Comm_free(&messages);
@@ -149,17 +178,19 @@ int main(int argc, char **argv)
 {
     check_t t;
     check_init(&argc, &argv, "faulty", MPI_THREAD_SINGLE);
-    check_arguments_end("");
+    acquainted = check_flag("--messages");
+    check_arguments_end("[--messages]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (!mem_have(MEM_DEVICE) || 0 != strcmp("cuda", mem_device()) || size < 2 || !load_kernel()) {
-        printf("faulty: needs NVIDIA GPUs and two ranks\n");
-        check_fini(0);
-        return 77;
+    if (!mem_have(MEM_DEVICE) || size < 2 || (0 == strcmp("cuda", mem_device()) && !load_kernel())) {
+        fprintf(stderr, "faulty: needs GPUs and two ranks\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
     }
     in = mem_alloc(MEM_DEVICE, sizeof *in * LONG);
     out = mem_alloc(MEM_DEVICE, sizeof *out * LONG);
     check_start(&t, "faulty", MPI_COMM_WORLD);
     run(&t);
-    return check_fini(check_end(&t));
+    const long failed = check_end(&t);
+    check_print("faulty", t.passed, failed);
+    return check_fini(failed);
 }

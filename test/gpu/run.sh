@@ -264,6 +264,8 @@ sharing() {
     check "shared GPU, 2 ranks" 60 2 "${one[@]}" "$kit/bin/allreduce" "${few_cases[@]}"
     check "shared GPU, 2 ranks, heaps" 60 2 "${one[@]}" "$kit/bin/heaps" --n 2 --slab 56m
     check "shared GPU, 4 ranks, one-sided" 60 4 "${one[@]}" "$kit/bin/rma"
+    check "shared GPU, 3 ranks, faulty kernel" 60 3 "${one[@]}" "$kit/test/faults/faulty"
+    check "shared GPU, 3 ranks, faulty kernel, messages" 60 3 "${one[@]}" "$kit/test/faults/faulty" --messages
     check "shared GPU, 4 ranks, every collective" 120 4 "${one[@]}" "$kit/bin/random_coll" --n 200 --kinds device
     OMPI_MCA_btl_vader_single_copy_mechanism=none check "p2p, shared GPU, 2 ranks" 120 2 "${one[@]}" "$kit/bin/p2p" \
         "${fewer[@]}"
@@ -283,6 +285,7 @@ tests_stage() {
     done
     other_programs "$most"
     messages "$most"
+    [ "$most" -lt 2 ] || check "faulty kernel, $most ranks" 60 "$most" "$kit/test/faults/faulty" --messages
     sharing
 }
 

@@ -42,8 +42,8 @@ static void use(many_t *m, const coll_comm_t *comm, uint64_t salt)
     }
 }
 
-/* n communicators at once: duplicates, and now and then a split in two or one of reversed ranks, the same in each batch:
- * once the largest has been made, none needs more. */
+/* n communicators at once: duplicates, and now and then a split in two or one of reversed ranks. Each batch begins
+ * alike, so that none needs more than the largest. */
 static void batch(many_t *m, int n, uint64_t salt)
 {
     MPI_Comm world = MPI_COMM_WORLD;

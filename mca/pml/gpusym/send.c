@@ -839,11 +839,25 @@ bool pml_gpusym_send_takes_host(size_t count, const struct ompi_datatype_t *dtyp
     return persistent ? NULL != pml_gpusym_peer(comm, dst) : NULL != find_gpu_peer(dst, tag, comm);
 }
 
+/* A message for which there is no request: its GPU has failed, or there is no memory. */
+static void give_up(int dst, int tag, struct ompi_communicator_t *comm)
+{
+    request_t *r = pml_gpusym_request_get(NULL, 0, MPI_BYTE, dst, tag, comm, false, NULL);
+    if (NULL != r) {
+        r->peer = find_peer(dst, tag, comm);
+        tell_failure(r);
+        pml_gpusym_request_put(r);
+    }
+}
+
 static request_t *make_request(const void *buf, size_t count, struct ompi_datatype_t *dtype, int dst, int tag,
                                mca_pml_base_send_mode_t mode, struct ompi_communicator_t *comm, bool persistent,
                                const pml_gpusym_memory_t *memory)
 {
     request_t *r = pml_gpusym_request_get(buf, count, dtype, dst, tag, comm, persistent, memory);
+    if (NULL == r && !persistent) {
+        give_up(dst, tag, comm);
+    }
     if (NULL != r) {
         r->base.req_type = MCA_PML_REQUEST_SEND;
         r->mode = mode;

@@ -37,6 +37,7 @@ static struct {
     unsigned long events[SIM_FAULT_KINDS]; /* atomic: how many there were since open */
 } faults;
 static _Thread_local bool held;
+static bool broken; /* atomic */
 
 /* Reads a number of decimal digits at *at and moves *at behind it; false if there is none. */
 static bool number_parse(const char **at, unsigned long *number)
@@ -125,10 +126,27 @@ static void die(void)
     }
 }
 
+void gpusym_sim_break(void)
+{
+    __atomic_store_n(&broken, true, __ATOMIC_RELAXED);
+}
+
+bool sim_broken(void)
+{
+    const bool yes = __atomic_load_n(&broken, __ATOMIC_RELAXED);
+    if (yes) {
+        sim_fail(GPUSYM_ERR, "an earlier kernel has accessed an illegal address");
+    }
+    return yes;
+}
+
 bool sim_fault_due(sim_fault_t kind)
 {
     if (held) {
         return false;
+    }
+    if (kind < SIM_FAULTS_OF_ERROR && sim_broken()) {
+        return true;
     }
     unsigned long n = 1 + __atomic_fetch_add(&faults.events[kind], 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < faults.n; i++) {

@@ -50,6 +50,9 @@ int gpusym_sim_pool_alloc(size_t size, void **p);
 int gpusym_sim_pool_free(void *p);
 /* Faults neither hit nor count what the calling thread does until it says false: a test's own memory. */
 void gpusym_sim_faults_hold(bool hold);
+/* From now on all that this process asks of the device fails, as it does on a GPU once a kernel of the program has
+ * accessed an illegal address. */
+void gpusym_sim_break(void);
 /* Bytes of device memory that this process has allocated, now and at most since open(). Either may be NULL. */
 void gpusym_sim_bytes(uint64_t *now, uint64_t *peak);
 

@@ -68,13 +68,16 @@ typedef enum {
 #define X(id, word) SIM_FAULT_##id,
     SIM_FAULTS(X)
 #undef X
-        SIM_FAULT_KINDS
+        SIM_FAULT_KINDS,
+    SIM_FAULTS_OF_ERROR = SIM_FAULT_HANG, /* those below it are calls that return an error */
 } sim_fault_t;
 
 /* Reads gpusym_sim_params.fail; GPUSYM_ERR_BAD_PARAM with sim.why for a bad part. */
 int sim_faults_parse(const char *spec);
 /* Counts an event; true, with the error noted, if it is to fail. */
 bool sim_fault_due(sim_fault_t kind);
+/* Since gpusym_sim_break(); the error is noted then. */
+bool sim_broken(void);
 
 /* Checks gpusym_sim_params.links; GPUSYM_ERR_BAD_PARAM with sim.why for a bad part. */
 int sim_links_check(void);

@@ -332,7 +332,7 @@ int sim_stream_poll(gpusym_stream_t *stream)
     if (NULL != __atomic_load_n(&stream->capture, __ATOMIC_RELAXED)) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is being captured: its work does not end");
     }
-    return 0 == __atomic_load_n(&stream->pending, __ATOMIC_ACQUIRE);
+    return sim_broken() ? GPUSYM_ERR : 0 == __atomic_load_n(&stream->pending, __ATOMIC_ACQUIRE);
 }
 
 static bool all_idle(void)
