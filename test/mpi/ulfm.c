@@ -4,7 +4,7 @@
  * mpirun test, for an Open MPI with fault tolerance (mpirun --with-ft ulfm): ranks that die and communicators that are
  * revoked, with the survivors' communicators behind them.
  *
- *     ulfm [--case death|revoke|planned|slots|dup|wildcard|messages]
+ *     ulfm [--case death|revoke|planned|slots|dup|wildcard|messages|streams]
  *          [--form blocking|nonblocking|persistent] [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host]
  *          [--stop LEFT] [--rounds N] [--injected] [--staged]
  *
@@ -18,6 +18,7 @@
  * wildcard  a nonblocking receive from any source is pending when a rank dies
  * messages  a rank dies with messages under way, to it and from it; the survivors go on with messages of all lengths
  *           on the communicator that has lost it; not with --host (Open MPI 5.0.7 loses some, without gpusym too)
+ * streams   a rank dies whose kernels the others wait for on streams, and a communicator is revoked then
  *
  * --host: buffers in host memory. --injected: the simulator ends the first rank that dies, in the middle of a call.
  * --staged: no call is by kernels.
@@ -36,7 +37,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/gpusym.h"
 #include "test/mpi/check.h"
+#include "test/mpi/gpu_stream.h"
 
 #ifdef OMPI_HAVE_MPIX_COMM_GET_FAILED
 
@@ -660,6 +663,68 @@ static void test_messages(MPI_Comm *comm)
     MPI_Comm_free(&work);
 }
 
+/* ---- streams ---- */
+
+static int queue(MPI_Comm comm, void *stream)
+{
+    return gpusym_allreduce_on_stream(in, out, count, MPI_INT, MPI_SUM, comm, stream);
+}
+
+/* Prepares a communicator, whose calls on the stream then work. */
+static MPI_Comm make_streamed(MPI_Comm from, void *stream)
+{
+    MPI_Comm comm = duplicate(from);
+    say(MPI_SUCCESS == gpusym_stream_prepare(comm, MPI_INFO_NULL), "a communicator is prepared for streams");
+    for (int i = 0; i < GOOD_CALLS; i++) {
+        fill(comm, i);
+        const int rv = queue(comm, stream);
+        gpu_stream_synchronize(stream);
+        say(MPI_SUCCESS == rv && is_right(comm, i), "calls on a stream work");
+    }
+    return comm;
+}
+
+/* A call that is queued waits for a rank until that is known to send nothing; then the stream ends. Others may have
+ * revoked the communicator by then. */
+static void wait_for_error(MPI_Comm comm, void *stream, int class, const char *what)
+{
+    int error = queue(comm, stream), rank, waits = 0;
+    while (MPI_SUCCESS == error && waits++ < 3000 && MPI_SUCCESS == gpusym_stream_error(comm, &error, &rank)) {
+        nap(10);
+    }
+    say_class(error, class, MPIX_ERR_REVOKED, what);
+    gpu_stream_synchronize(stream);
+    say_class(queue(comm, stream), class, MPIX_ERR_REVOKED, "and so says the next call");
+}
+
+static void test_streams(MPI_Comm *comm)
+{
+    check_arguments_end("");
+    say(0 == gpu_stream_init(), "there are streams");
+    void *stream = gpu_stream_create();
+    MPI_Comm work = make_streamed(*comm, stream), revoked = make_streamed(*comm, stream);
+    if (0 == rank_in(revoked)) {
+        nap(100);
+        say(MPI_SUCCESS == MPIX_Comm_revoke(revoked), "a communicator is revoked");
+        say_class(queue(revoked, stream), MPIX_ERR_REVOKED, MPIX_ERR_REVOKED, "calls on it say so");
+    } else {
+        wait_for_error(revoked, stream, MPIX_ERR_REVOKED, "calls on a stream end when it is revoked");
+    }
+    tell_last(*comm);
+    if (is_last(*comm)) {
+        die();
+    }
+    wait_for_error(work, stream, MPIX_ERR_PROC_FAILED, "calls on a stream end when a rank has died");
+    check_acknowledged(work);
+    MPI_Comm shrunken = recover(work, MPIX_ERR_PROC_FAILED), again = make_streamed(shrunken, stream);
+    use(again, "ordinary calls work beside them");
+    MPI_Comm_free(&again);
+    MPI_Comm_free(&work);
+    MPI_Comm_free(&revoked);
+    *comm = shrunken;
+    gpu_stream_destroy(stream);
+}
+
 /* ---- */
 
 static bool is_tolerant(void)
@@ -671,9 +736,10 @@ static bool is_tolerant(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"death", "revoke", "planned", "slots", "dup", "wildcard", "messages"};
-    static void (*const tests[])(MPI_Comm *) = {test_death, test_revoke,   test_planned, test_slots,
-                                                test_dup,   test_wildcard, test_messages};
+    static const char *const names[] = {"death", "revoke",   "planned",  "slots",
+                                        "dup",   "wildcard", "messages", "streams"};
+    static void (*const tests[])(MPI_Comm *) = {test_death, test_revoke,   test_planned,  test_slots,
+                                                test_dup,   test_wildcard, test_messages, test_streams};
     MPI_Comm comm = MPI_COMM_WORLD;
     long sums[2];
 

@@ -256,7 +256,8 @@ static bool poll_queued(request_t *r)
         return false;
     }
     r->step = COLL_GPUSYM_REQUEST_IDLE;
-    r->call.run.error = 0 == coll_gpusym_on_stream_failed(s, &rank) ? MPI_SUCCESS : MPI_ERR_OTHER;
+    const uint32_t status = coll_gpusym_on_stream_failed(s, &rank);
+    r->call.run.error = coll_gpusym_on_stream_code(s, status, rank);
     return true;
 }
 

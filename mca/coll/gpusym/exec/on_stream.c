@@ -32,11 +32,12 @@ static unsigned prepared; /* atomic */
 
 /* ---- preparing ---- */
 
-coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t)
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t, struct ompi_communicator_t *comm)
 {
     coll_gpusym_on_stream_t *s = calloc(1, sizeof *s);
     if (NULL != s) {
         s->team = t;
+        s->comm = comm;
         __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
     }
     return s;
@@ -547,7 +548,17 @@ static bool gpu_has_failed(const gpusym_lane_t *lane)
     return lane->dev->stream_poll(lane->stream) < 0;
 }
 
-/* A rank that has died sends nothing any more: kernels that wait for it are told. A GPU with an error ends none. */
+/* The rank that has died; REVOKED; -1: neither is. */
+static int find_dead(const coll_gpusym_on_stream_t *s)
+{
+    if (NULL == s->team) {
+        return -1;
+    }
+    return gpusym_ft_revoked(s->comm) ? COLL_GPUSYM_ON_STREAM_REVOKED : coll_gpusym_team_dead(s->team);
+}
+
+/* A rank that has died sends nothing any more, and one that knows of a revoked communicator nothing on it: kernels that
+ * wait for them are told. A GPU with an error ends none. */
 static void check(coll_gpusym_on_stream_t *s)
 {
     const uint64_t now = gpusym_now_ns();
@@ -555,8 +566,8 @@ static void check(coll_gpusym_on_stream_t *s)
         return;
     }
     __atomic_store_n(&s->checked_ns, now, __ATOMIC_RELAXED);
-    const int dead = NULL == s->team ? -1 : coll_gpusym_team_dead(s->team);
-    if (dead >= 0 || gpu_has_failed(s->lane)) {
+    const int dead = find_dead(s);
+    if (-1 != dead || gpu_has_failed(s->lane)) {
         __atomic_store_n(&s->lost_rank, dead, __ATOMIC_RELAXED);
         __atomic_store_n(&s->lost, (uint32_t) GPUSYM_STATUS_ABORTED, __ATOMIC_RELEASE);
         __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
@@ -569,11 +580,11 @@ static uint32_t last_ended(const coll_gpusym_on_stream_t *s)
     return (uint32_t) (__atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE) >> 32);
 }
 
-/* Whether a GPU's error keeps the kernels from ending; those that wait for a rank that has died end. */
+/* Whether a GPU's error keeps the kernels from ending; those that wait for other ranks end. */
 static bool never_end(coll_gpusym_on_stream_t *s)
 {
     check(s);
-    return 0 != find_lost(s) && __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED) < 0;
+    return 0 != find_lost(s) && -1 == __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED);
 }
 
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
@@ -600,4 +611,19 @@ uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
         *rank = (int) (status >> 8 & 0xff);
     }
     return what;
+}
+
+int coll_gpusym_on_stream_code(const coll_gpusym_on_stream_t *s, uint32_t status, int rank)
+{
+    if (GPUSYM_STATUS_OK == status) {
+        return MPI_SUCCESS;
+    }
+    if (COLL_GPUSYM_ON_STREAM_REVOKED == rank) {
+        return GPUSYM_ERR_REVOKED;
+    }
+    if (0 == find_lost(s) || rank < 0) {
+        return MPI_ERR_OTHER;
+    }
+    (void) gpusym_ft_tell(s->comm, rank);
+    return GPUSYM_ERR_PROC_FAILED;
 }

@@ -12,13 +12,17 @@
 #include "mca/coll/gpusym/plan/segments.h"
 #include "mca/common/gpusym/exec/lane.h"
 
+/* In place of a rank that has failed: the communicator has been revoked. */
+#define COLL_GPUSYM_ON_STREAM_REVOKED (-2)
+
 /* A communicator's. */
 typedef struct coll_gpusym_on_stream {
-    coll_gpusym_team_t *team; /* not owned; NULL: the communicator has one rank, whose calls are copies */
-    gpusym_work_t work;       /* the slots of calls on streams, and their layout */
-    uint32_t max_blocks;      /* of a launch, for which the slot has room */
-    uint32_t threads;         /* of a launch, for which the GPUs have room: agreed */
-    bool ready;               /* all ranks are: there may be calls */
+    coll_gpusym_team_t *team;         /* not owned; NULL: the communicator has one rank, whose calls are copies */
+    struct ompi_communicator_t *comm; /* with the team; not owned */
+    gpusym_work_t work;               /* the slots of calls on streams, and their layout */
+    uint32_t max_blocks;              /* of a launch, for which the slot has room */
+    uint32_t threads;                 /* of a launch, for which the GPUs have room: agreed */
+    bool ready;                       /* all ranks are: there may be calls */
     /* Its pinned memory, with the words of all calls: `done`, but for those that a graph repeats; doorbell[0]: `failed`
      * of gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
     gpusym_lane_t *lane;
@@ -30,7 +34,7 @@ typedef struct coll_gpusym_on_stream {
     /* Atomic: requests on streams (call/request.h) are polled by any thread. */
     uint64_t checked_ns; /* when ranks and GPU were looked at last */
     uint32_t lost;       /* status, of ranks that have died or a GPU that reports an error; 0: none has */
-    int lost_rank;       /* -1: the GPU */
+    int lost_rank;       /* -1: the GPU; COLL_GPUSYM_ON_STREAM_REVOKED */
 
     coll_gpusym_regions_t regions; /* registered memory: calls on buffers in it may go straight between them */
 } coll_gpusym_on_stream_t;
@@ -45,7 +49,7 @@ typedef struct {
 
 /* Preparing, in three steps between which all ranks tell each other what they have; all decide alike. Returns NULL
  * without memory. */
-coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t);
+coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t, struct ompi_communicator_t *comm);
 void coll_gpusym_on_stream_offer(coll_gpusym_on_stream_t *s, coll_gpusym_on_stream_offer_t *mine);
 /* all: [ranks]. Whether this rank is ready: the others may not be, and no kernel runs before all are. */
 bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_on_stream_offer_t *all);
@@ -74,7 +78,10 @@ void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *s
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s);
 /* Whether the call of that number has, and all before it, or one has failed. Any thread. */
 bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number);
-/* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown. */
+/* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown, or
+ * COLL_GPUSYM_ON_STREAM_REVOKED. */
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank);
+/* The MPI error code for both. Open MPI is told of a rank that has died. */
+int coll_gpusym_on_stream_code(const coll_gpusym_on_stream_t *s, uint32_t status, int rank);
 
 #endif

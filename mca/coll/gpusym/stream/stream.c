@@ -19,6 +19,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/streams.h"
+#include "opal/runtime/opal_progress.h"
 
 /* ---- errors ---- */
 
@@ -173,7 +174,7 @@ static int prepare_engine(coll_gpusym_engine_t *e, const gpusym_mem_t *mem)
     if (NULL != obstacle) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, "calls on streams", obstacle);
     }
-    coll_gpusym_on_stream_t *s = coll_gpusym_on_stream_create(e->team);
+    coll_gpusym_on_stream_t *s = coll_gpusym_on_stream_create(e->team, e->fallback->comm);
     rv = NULL != s ? set_up_slots(e, s) : fail_on(e, MPI_ERR_NO_MEM, "preparing for streams", "no host memory");
     if (MPI_SUCCESS != rv) {
         coll_gpusym_on_stream_end(s);
@@ -317,8 +318,9 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
     char text[384];
     int rank;
     const uint32_t status = coll_gpusym_on_stream_failed(e->on_stream, &rank);
-    if (GPUSYM_STATUS_OK == status) {
-        return MPI_SUCCESS;
+    const int rv = coll_gpusym_on_stream_code(e->on_stream, status, rank);
+    if (MPI_SUCCESS == rv || COLL_GPUSYM_ON_STREAM_REVOKED == rank) {
+        return MPI_SUCCESS == rv ? rv : fail_on(e, rv, what, "the communicator has been revoked");
     }
     snprintf(text, sizeof text,
              "an earlier call on a stream has failed, and with it all later ones of the communicator: "
@@ -328,7 +330,7 @@ static int find_failure(coll_gpusym_engine_t *e, const char *what)
         const size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, " (rank %d)", rank);
     }
-    return fail_on(e, MPI_ERR_OTHER, what, text);
+    return fail_on(e, rv, what, text);
 }
 
 /* Queues a call of several ranks. */
@@ -535,8 +537,10 @@ static int failed(void *comm, int *error, int *rank)
         return MPI_ERR_UNSUPPORTED_OPERATION;
     }
     if (NULL != e->on_stream) {
+        opal_progress(); /* brings word of a revoked communicator */
         *error = find_failure(e, "a call on a stream");
         (void) coll_gpusym_on_stream_failed(e->on_stream, rank);
+        *rank = *rank < 0 ? -1 : *rank;
     }
     return MPI_SUCCESS;
 }
