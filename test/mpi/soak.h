@@ -8,8 +8,8 @@
  *     --leak heap|resident|mapping|descriptor|device    each round keeps some: the program must fail
  *
  * Judged are memory that the program and gpusym have of the C library, where test/mpi/held.c is loaded, resident
- * memory, mappings, descriptors and memory of the simulated GPU: the median of what rounds of the last third held by
- * that of the second third. Caches grow in the first.
+ * memory, mappings, descriptors and memory of the simulated GPU: median and least of what rounds of the last third held
+ * by those of the second third, where both have risen. Caches grow in the first.
  */
 #ifndef TEST_MPI_SOAK_H
 #define TEST_MPI_SOAK_H
