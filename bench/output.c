@@ -11,8 +11,10 @@
 
 #include "bench/output.h"
 #include "bench/ranks.h"
+#include "mca/common/gpusym/json.h"
 
 #define COLUMNS_MAX 40
+#define TEXT_MAX 1024 /* bytes of a comment or a word */
 
 static FILE *csv, *json; /* rank 0's, NULL without */
 /* Of the JSON file: what follows its rows, collected until it is closed; the columns' names, and which is next. */
@@ -122,17 +124,10 @@ void bench_progress(const char *format, ...)
 /* Text as JSON has it. */
 static void write_quoted(FILE *f, const char *text)
 {
-    fputc('"', f);
-    for (; '\0' != *text; text++) {
-        if ('"' == *text || '\\' == *text) {
-            fprintf(f, "\\%c", *text);
-        } else if ((unsigned char) *text < ' ') {
-            fprintf(f, "\\u%04x", (unsigned char) *text);
-        } else {
-            fputc(*text, f);
-        }
-    }
-    fputc('"', f);
+    char quoted[GPUSYM_JSON_ROOM(TEXT_MAX)];
+
+    gpusym_json_text(text, quoted, sizeof(quoted));
+    fputs(quoted, f);
 }
 
 static void write_line(const char *text)
@@ -148,7 +143,7 @@ static void write_line(const char *text)
 
 void bench_comment(const char *format, ...)
 {
-    char text[1024];
+    char text[TEXT_MAX];
     va_list ap;
 
     if (0 != bench_rank) {

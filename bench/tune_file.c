@@ -14,6 +14,7 @@
 #include "bench/ranks.h"
 #include "bench/tune.h"
 #include "kernels/kernels.h"
+#include "mca/common/gpusym/json.h"
 
 #include "config.h"
 
@@ -88,16 +89,20 @@ static bool has_rules(const bench_point_t *from, const bench_point_t *end)
 static int write_all(FILE *f, const bench_point_t *point, unsigned n, const bench_gpus_t *gpus)
 {
     const bench_point_t *end = point + n;
-    char date[32];
+    char comment[256], quoted[GPUSYM_JSON_ROOM(sizeof(comment))], gpu[GPUSYM_JSON_ROOM(sizeof(gpus->name))], date[32];
     time_t now = time(NULL);
     int rules = 0;
     bool first = true;
 
     strftime(date, sizeof(date), "%Y-%m-%d", gmtime(&now));
+    snprintf(comment, sizeof(comment), "gpusym_tune " GPUSYM_VERSION ", %s: %d ranks, %s, %s", date, bench_ranks,
+             gpus->name, bench_type()->name);
+    gpusym_json_text(comment, quoted, sizeof(quoted));
+    gpusym_json_text(gpus->name, gpu, sizeof(gpu));
     fprintf(f,
-            "{\n  \"rule_file_version\": 3,\n  \"module\": \"gpusym\",\n"
-            "  \"comment\": \"gpusym_tune " GPUSYM_VERSION ", %s: %d ranks, %s, %s\",\n  \"collectives\": {",
-            date, bench_ranks, gpus->name, bench_type()->name);
+            "{\n  \"rule_file_version\": 3,\n  \"module\": \"gpusym\",\n  \"comment\": %s,\n"
+            "  \"collectives\": {",
+            quoted);
     for (const bench_point_t *next; point < end; point = next) {
         for (next = point; next < end && next->coll == point->coll; next++) {
         }
@@ -105,10 +110,10 @@ static int write_all(FILE *f, const bench_point_t *point, unsigned n, const benc
             continue;
         }
         fprintf(f,
-                "%s\n    \"%s\": [\n      { \"comm_size_min\": %d, \"comm_size_max\": %d, \"gpu\": \"%s\", \"link\": "
+                "%s\n    \"%s\": [\n      { \"comm_size_min\": %d, \"comm_size_max\": %d, \"gpu\": %s, \"link\": "
                 "\"%s\",\n"
                 "        \"rules\": [",
-                first ? "" : ",", bench_coll_name(point->coll), bench_ranks, bench_ranks, gpus->name,
+                first ? "" : ",", bench_coll_name(point->coll), bench_ranks, bench_ranks, gpu,
                 gpus->nvlink ? "nvlink" : "pci");
         rules += write_rules(f, point, next);
         fprintf(f, "\n        ] }\n    ]");

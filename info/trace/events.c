@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "mca/common/gpusym/json.h"
+
 enum { CALLS = 0, GPU = 1 }; /* tracks of a rank */
 
 /* Shorter waits have no arrow. ns. */
@@ -23,14 +25,9 @@ static struct {
 
 static void put_text(const char *text)
 {
-    fputc('"', to.out);
-    for (; '\0' != *text; text++) {
-        if ('"' == *text || '\\' == *text) {
-            fputc('\\', to.out);
-        }
-        fputc(*text, to.out);
-    }
-    fputc('"', to.out);
+    char quoted[GPUSYM_JSON_ROOM(TRACE_TEXT + 32)];
+    gpusym_json_text(text, quoted, sizeof quoted);
+    fputs(quoted, to.out);
 }
 
 /* A number of ns as us. */

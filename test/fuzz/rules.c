@@ -1,7 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Fuzz: files of rules (rules/rules_json.c), and choices by the rules that they have (tuning/rules.h).
+ * Fuzz: files of rules (rules/rules_json.c), and choices by the rules that they have (tuning/rules.h); and that any
+ * GPU's name can stand in a file that gpusym_tune writes.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,6 +14,8 @@
 
 #include "kernels/kernels.h"
 #include "test/fuzz/fuzz.h"
+
+#include "bench/tune_file.c"
 
 extern gpusym_rules_reader_t gpusym_rules_json;
 
@@ -37,6 +40,43 @@ static void apply(gpusym_rules_t *rules)
     }
 }
 
+/* ---- the file that gpusym_tune writes ---- */
+
+int bench_ranks = 4;
+const bench_setting_t bench_table = {-1, -1, -1, -1};
+
+const char *bench_coll_name(const bench_coll_t *c)
+{
+    (void) c;
+    return "allreduce";
+}
+
+const bench_type_t *bench_type(void)
+{
+    static const bench_type_t type = {.name = "float"};
+    return &type;
+}
+
+/* A file with the name of that GPU is read, and names it. */
+static void write_and_read(int fd, const char *path, const uint8_t *data, size_t size)
+{
+    const bench_point_t point = {.bytes = 1024, .measured = true, .best = {0, 1, -1, -1}, .table_us = 2, .us = 1};
+    bench_gpus_t gpus = {.nvlink = true};
+    char why[600] = "";
+    gpusym_rules_file_t file;
+    FILE *f = fdopen(dup(fd), "w");
+
+    memcpy(gpus.name, data, size < sizeof gpus.name ? size : sizeof gpus.name - 1);
+    MUST(NULL != f && 0 == ftruncate(fd, 0) && 0 == lseek(fd, 0, SEEK_SET));
+    MUST(1 == write_all(f, &point, 1, &gpus) && 0 == fclose(f));
+    MUST(gpusym_rules_json(path, &file, why, sizeof why) && 1 == file.n);
+    MUST(strlen(gpus.name) == strlen(file.rule[0].gpu));
+    for (const char *c = gpus.name, *is = file.rule[0].gpu; '\0' != *c; c++, is++) {
+        MUST(*is == (*c < ' ' || *c > '~' ? '?' : *c));
+    }
+    gpusym_rules_file_free(&file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static int fd = -1;
@@ -48,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fd = memfd_create("rules", 0);
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     }
+    write_and_read(fd, path, data, size);
     MUST(fd >= 0 && 0 == ftruncate(fd, 0) && (ssize_t) size == pwrite(fd, data, size, 0));
     if (!gpusym_rules_json(path, &file, why, sizeof why)) {
         MUST(NULL == file.rule && NULL == file.path && '\0' != *why);

@@ -64,7 +64,8 @@ static bool make(heaps_t *h, bool vmm, uint64_t round)
         gpusym_heap_slot_settle(h->heap, &offer, 0);
         gpusym_heap_id(h->heap, s, &own[s]);
         right = (s == offer.slab && vmm == own[s].vmm) || fails(h, "a slab is not of the kind that was asked for");
-        right = right && (GPUSYM_SUCCESS == gpusym_heap_peer(h->heap, &own[s], &base) || fails(h, "the own slab"));
+        right =
+            right && (GPUSYM_SUCCESS == gpusym_heap_peer(h->heap, &own[s], h->slab, &base) || fails(h, "the own slab"));
         fill(h->out, h->slab, seed_of(h, h->rank, s, -1, round));
         right = right && (GPUSYM_SUCCESS == h->dev->copy(h->gpu, base, h->out, h->slab) || fails(h, "copy"));
     }
@@ -117,7 +118,7 @@ static bool map_all(heaps_t *h)
     bool right = true;
     for (unsigned i = 0; i < (unsigned) h->n * SLABS && right; i++) {
         void *base = NULL;
-        right = GPUSYM_SUCCESS == gpusym_heap_peer(h->heap, &h->id[i], &base) || fails(h, "a peer's slab");
+        right = GPUSYM_SUCCESS == gpusym_heap_peer(h->heap, &h->id[i], h->slab, &base) || fails(h, "a peer's slab");
         h->at[i] = base;
     }
     return right;

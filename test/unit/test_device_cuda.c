@@ -693,7 +693,7 @@ static void test_heap_of_virtual_memory(void **unused)
         gpusym_heap_slot_settle(heap, &offer[i], 0);
         gpusym_heap_id(heap, i, &id[i]);
         assert_int_equal(id[i].vmm, 1);
-        assert_int_equal(gpusym_heap_peer(heap, &id[i], &base[i]), GPUSYM_SUCCESS);
+        assert_int_equal(gpusym_heap_peer(heap, &id[i], size, &base[i]), GPUSYM_SUCCESS);
     }
     assert_true(0 == fake.allocations && 1 == fake.reserved && 2 == fake.handles); /* one each, for the export */
     assert_true((char *) base[1] == (char *) base[0] + size && 0 == ((char *) base[1])[size - 1]);

@@ -249,7 +249,7 @@ static void *heap_at(gpusym_heap_t *heap, uint64_t off)
     gpusym_heap_id_t id;
     void *base;
     gpusym_heap_id(heap, 0, &id);
-    OK(gpusym_heap_peer(heap, &id, &base));
+    OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &base));
     return (char *) base + off;
 }
 
@@ -296,7 +296,7 @@ static void a_slab_is_zeroed_and_known_by_its_id(void **state)
     assert_int_equal(mem.kind, GPUSYM_MEM_DEVICE);
     assert_holds(heap_at(heap, 0), 0, 1 << 20);
     gpusym_heap_id(heap, 0, &id);
-    OK(gpusym_heap_peer(heap, &id, &base));
+    OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &base));
     assert_ptr_equal(base, heap_at(heap, 0));
     gpusym_heap_destroy(heap);
     assert_int_equal(mappings(), before);
@@ -321,12 +321,12 @@ static void peers_are_mapped_once(void **state)
         }
     }
     for (unsigned i = 0; i < PEERS; i++) {
-        OK(gpusym_heap_peer(heap[0], &id[i], &base[i]));
+        OK(gpusym_heap_peer(heap[0], &id[i], gpusym_heap_size(heap[0]), &base[i]));
         assert_holds(base[i], (uint8_t) (i + 1), 128 << 10);
     }
     const unsigned mapped = mappings();
     for (unsigned i = 0; i < PEERS; i++) {
-        OK(gpusym_heap_peer(heap[0], &id[i], &again));
+        OK(gpusym_heap_peer(heap[0], &id[i], gpusym_heap_size(heap[0]), &again));
         assert_ptr_equal(again, base[i]);
     }
     assert_int_equal(mappings(), mapped);
@@ -349,7 +349,7 @@ static void *map_all(void *arg)
 {
     mapper_t *m = arg;
     for (unsigned i = 0; i < m->n; i++) {
-        if (GPUSYM_SUCCESS != gpusym_heap_peer(m->heap, &m->id[i], &m->base[i])) {
+        if (GPUSYM_SUCCESS != gpusym_heap_peer(m->heap, &m->id[i], gpusym_heap_size(m->heap), &m->base[i])) {
             m->base[i] = NULL;
         }
     }
@@ -394,11 +394,37 @@ static void a_wrong_id_is_refused(void **state)
     OK(gpusym_heap_create(dev, gpu, 64 << 10, 1, vmm, &gone));
     gpusym_heap_id(gone, 0, &old);
     memset(&id, 0x77, sizeof id);
-    assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
+    assert_int_not_equal(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &base), GPUSYM_SUCCESS);
     gpusym_heap_destroy(gone);
-    assert_int_not_equal(gpusym_heap_peer(heap, &old, &base), GPUSYM_SUCCESS);
-    assert_int_not_equal(gpusym_heap_peer(heap, &old, &base), GPUSYM_SUCCESS); /* the failure is not kept */
+    assert_int_not_equal(gpusym_heap_peer(heap, &old, gpusym_heap_size(heap), &base), GPUSYM_SUCCESS);
+    assert_int_not_equal(gpusym_heap_peer(heap, &old, gpusym_heap_size(heap), &base),
+                         GPUSYM_SUCCESS); /* the failure is not kept */
     gpusym_heap_destroy(heap);
+}
+
+/* A peer's slab has as many bytes as it says, or is not mapped. */
+static void a_slab_is_as_long_as_its_owner_says(void **state)
+{
+    (void) state;
+    const uint64_t size = 1 << 20;
+    gpusym_heap_t *heap, *other;
+    gpusym_heap_id_t id, own;
+    void *base;
+    OK(gpusym_heap_create(dev, gpu, size, 1, vmm, &heap));
+    OK(gpusym_heap_create(dev, gpu, size, 1, vmm, &other));
+    gpusym_heap_id(heap, 0, &own);
+    gpusym_heap_id(other, 0, &id);
+    const unsigned before = mappings();
+    assert_int_equal(gpusym_heap_peer(heap, &own, size + 1, &base), GPUSYM_ERR_CORRUPT);
+    assert_int_equal(gpusym_heap_peer(heap, &id, size + 1, &base), GPUSYM_ERR_CORRUPT);
+    assert_int_equal(gpusym_heap_peer(heap, &id, UINT64_MAX, &base), GPUSYM_ERR_CORRUPT);
+    assert_int_equal(mappings(), before);
+    OK(gpusym_heap_peer(heap, &id, size, &base));
+    assert_int_equal(gpusym_heap_peer(heap, &id, size + 1, &base), GPUSYM_ERR_CORRUPT); /* mapped, it is no longer */
+    gpusym_heap_unpeer(heap, &id); /* of the one call that succeeded */
+    assert_int_equal(mappings(), before);
+    gpusym_heap_destroy(heap);
+    gpusym_heap_destroy(other);
 }
 
 /* Injected faults at each step of making a slab, and at mapping one. */
@@ -422,9 +448,9 @@ static void nothing_is_held_after_an_error(void **state)
         OK(gpusym_heap_create(dev, gpu, 1 << 20, 1, vmm, &other));
         gpusym_heap_id(other, 0, &id);
         if (2 == i) {
-            assert_int_not_equal(gpusym_heap_peer(heap, &id, &base), GPUSYM_SUCCESS);
+            assert_int_not_equal(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &base), GPUSYM_SUCCESS);
         }
-        OK(gpusym_heap_peer(heap, &id, &base));
+        OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &base));
         gpusym_heap_destroy(heap);
         gpusym_heap_destroy(other);
         assert_int_equal(mappings(), before);
@@ -618,7 +644,7 @@ static void a_heap_gets_more_slabs(void **state)
         assert_int_equal(gpusym_heap_slabs(heap), i + 1);
         gpusym_heap_slot_settle(heap, &offer[i], 0);
         gpusym_heap_id(heap, i, &id[i]);
-        OK(gpusym_heap_peer(heap, &id[i], &base[i]));
+        OK(gpusym_heap_peer(heap, &id[i], gpusym_heap_size(heap), &base[i]));
         assert_true(0 == i || (0 != memcmp(&id[i], &id[i - 1], sizeof id[i]) && base[i] != base[i - 1]));
         assert_int_equal(id[i].vmm, vmm);
         assert_true(!vmm || (char *) base[i] == (char *) base[0] + i * size); /* at addresses that wait for it */
@@ -778,15 +804,15 @@ static void a_peer_is_given_back(void **state)
     gpusym_heap_id(peer, 0, &id);
     gpusym_heap_id(heap, 0, &own);
     const unsigned maps = mappings();
-    OK(gpusym_heap_peer(heap, &id, &first));
-    OK(gpusym_heap_peer(heap, &id, &again));
+    OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &first));
+    OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &again));
     gpusym_heap_unpeer(heap, &id);
     fill(first, 0x5a, 1 << 20); /* still there */
     gpusym_heap_unpeer(heap, &id);
     gpusym_heap_unpeer(heap, &id);
     gpusym_heap_unpeer(heap, &own);
     assert_int_equal(mappings(), maps);
-    OK(gpusym_heap_peer(heap, &id, &again));
+    OK(gpusym_heap_peer(heap, &id, gpusym_heap_size(heap), &again));
     assert_holds(again, 0x5a, 1 << 20);
     gpusym_heap_destroy(heap);
     gpusym_heap_destroy(peer);
@@ -1102,6 +1128,7 @@ int main(int argc, char **argv)
         ON_DEVICE(peers_are_mapped_once),
         ON_DEVICE(threads_find_the_same_mapping),
         ON_DEVICE(a_wrong_id_is_refused),
+        ON_DEVICE(a_slab_is_as_long_as_its_owner_says),
         ON_DEVICE(nothing_is_held_after_an_error),
         cmocka_unit_test(classes_share_the_slab),
         cmocka_unit_test(a_slot_begins_where_slots_do),
@@ -1113,6 +1140,7 @@ int main(int argc, char **argv)
         ON_VMM(peers_are_mapped_once),
         ON_VMM(threads_find_the_same_mapping),
         ON_VMM(a_wrong_id_is_refused),
+        ON_VMM(a_slab_is_as_long_as_its_owner_says),
         ON_VMM(every_slot_is_had_once_and_comes_back),
         ON_VMM(a_heap_gets_more_slabs),
         ON_VMM(slots_do_not_leak),

@@ -67,9 +67,10 @@ int osc_gpusym_class(const gpusym_device_t *dev, int rc)
 
 /* ---- this rank's memory ---- */
 
-static uint64_t segment_bytes(size_t bytes)
+/* Of the segment of a part of that many bytes; 0: of none. */
+static uint64_t segment_bytes(uint64_t bytes)
 {
-    return HEAD + ((uint64_t) bytes + 4095) / 4096 * 4096;
+    return bytes <= UINT64_MAX / 2 ? HEAD + (bytes + 4095) / 4096 * 4096 : 0;
 }
 
 static bool allocate(osc_gpusym_window_t *w, osc_gpusym_memory_t kind, size_t bytes, const char **why)
@@ -79,7 +80,7 @@ static bool allocate(osc_gpusym_window_t *w, osc_gpusym_memory_t kind, size_t by
         return GPUSYM_SUCCESS == gpusym_pool_alloc(gpusym_device_for_memory(), bytes, &w->memory, why);
     }
     *why = "no host memory to share";
-    return bytes <= SIZE_MAX / 2 &&
+    return 0 != segment_bytes(bytes) &&
            GPUSYM_SUCCESS ==
                gpusym_segment_make("gpusym-window", PART_MAGIC, segment_bytes(bytes), &w->segment, &w->memory);
 }
@@ -309,7 +310,8 @@ static void map_part(osc_gpusym_window_t *w, osc_gpusym_part_t *part, const card
         }
     } else if (card->shared) {
         part->share_bytes = segment_bytes(card->bytes);
-        if (GPUSYM_SUCCESS == gpusym_segment_map(&card->share, PART_MAGIC, part->share_bytes, &part->share)) {
+        if (0 != part->share_bytes &&
+            GPUSYM_SUCCESS == gpusym_segment_map(&card->share, PART_MAGIC, part->share_bytes, &part->share)) {
             part->base = (char *) part->share + HEAD;
         } else {
             part->share = NULL;
@@ -318,26 +320,41 @@ static void map_part(osc_gpusym_window_t *w, osc_gpusym_part_t *part, const card
     part->reached = NULL != part->base || 0 == card->bytes;
 }
 
-/* Maps parts in line, if they can be, and gives each rank its one. */
-static void map_line(osc_gpusym_window_t *w, const card_t *card)
+/* Adds up the parts of a window whose parts are in line. False: there is no memory of that size. */
+static bool add_up(const card_t *card, uint32_t n, uint64_t *total)
 {
-    uint64_t size = 0, total = 0, off = 0;
+    *total = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (__builtin_add_overflow(*total, card[i].bytes, total)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Maps parts in line, if they can be, and gives each rank its one. False: they are longer than what rank 0 has. */
+static bool map_line(osc_gpusym_window_t *w, const card_t *card)
+{
+    uint64_t size = w->bytes, at = 0, total;
     void *base = w->memory;
 
-    for (uint32_t i = 0; i < w->n; i++) {
-        total += card[i].bytes;
+    if (!add_up(card, w->n, &total)) {
+        return false;
     }
     if (0 != w->rank && 0 != card[0].key &&
         GPUSYM_SUCCESS == gpusym_reg_map(w->dev, w->gpu, w->part[0].process, card[0].key, &base, &size)) {
-        const bool whole = card[0].off <= size && total <= size - card[0].off;
-        base = whole ? (char *) base + card[0].off : NULL;
+        at = card[0].off;
+    }
+    if (NULL != base && (at > size || total > size - at)) {
+        return false;
     }
     for (uint32_t i = 0; i < w->n; i++) {
         w->part[i].gpu = card[0].gpu;
-        w->part[i].base = NULL != base ? (char *) base + off : NULL;
+        w->part[i].base = NULL != base ? (char *) base + at : NULL;
         w->part[i].reached = NULL != base || 0 == total;
-        off += card[i].bytes;
+        at += card[i].bytes;
     }
+    return true;
 }
 
 /* Maps page and parts of this host's ranks. False: this window cannot be served here. */
@@ -370,10 +387,7 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
             map_part(w, &w->part[i], &card[i]);
         }
     }
-    if (ok && w->in_line) {
-        map_line(w, card);
-    }
-    return ok;
+    return ok && (!w->in_line || map_line(w, card));
 }
 
 /* Whether this rank does not reach some memory of its host, or cannot know that it does. */

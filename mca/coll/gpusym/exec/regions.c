@@ -87,6 +87,7 @@ void coll_gpusym_region_offer(coll_gpusym_region_t *region, coll_gpusym_team_t *
         region->base = base;
         region->bytes = bytes;
         mine->why = offer(region, t, &mine->off);
+        mine->bytes = bytes;
         mine->key = region->key;
     }
 }
@@ -102,7 +103,7 @@ uint32_t coll_gpusym_region_map(coll_gpusym_region_t *region, const coll_gpusym_
         }
         if (GPUSYM_SUCCESS !=
                 gpusym_reg_map(gpusym_current.dev, t->host.gpu, t->host.rc.peer[r], offers[r].key, &base, &size) ||
-            offers[r].off >= size) {
+            offers[r].off > size || offers[r].bytes > size - offers[r].off) {
             return r + 1;
         }
         region->at[r] = (char *) base + offers[r].off;

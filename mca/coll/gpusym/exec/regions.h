@@ -28,9 +28,9 @@ typedef struct {
 
 /* What a rank tells the others of its region. */
 typedef struct {
-    uint64_t off; /* in its allocation */
-    uint32_t key; /* of that; 0: it has none */
-    int32_t why;  /* this rank has nothing to offer, coll_gpusym_region_why(); 0: all is well */
+    uint64_t off, bytes; /* in its allocation */
+    uint32_t key;        /* of that; 0: it has none */
+    int32_t why;         /* this rank has nothing to offer, coll_gpusym_region_why(); 0: all is well */
 } coll_gpusym_region_offer_t;
 
 /* Registering, in two steps, between which all ranks tell each other what they offer; behind them they tell whether

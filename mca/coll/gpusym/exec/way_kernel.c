@@ -55,7 +55,7 @@ static coll_gpusym_turn_t find_buffers(coll_gpusym_run_t *run)
     if (!task->zero_copy.agreed || 0 == (task->read.any & GPUSYM_POST_NEW_KEY)) {
         return COLL_GPUSYM_TURN_DONE;
     }
-    const bool mapped = coll_gpusym_zero_copy_map(task, &w, false, &corrupt);
+    const bool mapped = coll_gpusym_zero_copy_map(task, &w, NULL, false, &corrupt);
     run->is.kernel.step = COLL_GPUSYM_KERNEL_VOTE;
     return coll_gpusym_run_vote(run, mapped, corrupt);
 }

@@ -29,7 +29,7 @@ typedef struct {
     uint32_t njobs, room;
     bool failed; /* no memory */
     const coll_gpusym_led_buffers_t *all;
-    int corrupt; /* the rank whose table is; -1: none */
+    int corrupt; /* the rank whose table is, or what it says of its buffer; -1: none */
 } maker_t;
 
 static bool in_place(const maker_t *m)
@@ -279,6 +279,40 @@ bool coll_gpusym_lead_possible(const coll_gpusym_task_t *task)
     return coll_gpusym_zero_copy_led(task) && (!alltoall || 0 == (task->read.any & ~may & GPUSYM_POST_IN_PLACE));
 }
 
+/* Whether pieces of a rank that has a buffer lie in it: at off, and up to `steps` steps behind. */
+static bool has_room(const void *at, uint64_t room, uint64_t off, uint64_t step, uint64_t steps, uint64_t bytes)
+{
+    uint64_t last, end;
+    return NULL == at || (!__builtin_mul_overflow(step, steps, &last) && !__builtin_add_overflow(last, off, &last) &&
+                          !__builtin_add_overflow(last, bytes, &end) && end <= room);
+}
+
+/* Finds a rank whose buffer is shorter than a job has it; -1: none is. */
+static int find_short(const maker_t *m, const gpusym_job_t *job)
+{
+    const coll_gpusym_led_buffers_t *all = m->all;
+    const bool swap = GPUSYM_JOB_SWAP == job->form;
+    for (uint32_t s = job->src_first; s < job->src_end; s++) {
+        if (!has_room(swap ? all->out[s] : all->in[s], swap ? all->out_room[s] : all->in_room[s], job->in_off,
+                      job->in_step, job->dst_end - 1u, job->bytes)) {
+            return (int) s;
+        }
+    }
+    for (uint32_t d = job->dst_first; d < job->dst_end; d++) {
+        if (!has_room(all->out[d], all->out_room[d], job->out_off, job->out_step, job->src_end - 1u, job->bytes)) {
+            return (int) d;
+        }
+    }
+    return -1;
+}
+
+static void check_jobs(maker_t *m)
+{
+    for (uint32_t i = 0; i < m->njobs && m->corrupt < 0 && m->n > 1; i++) { /* a rank alone has its own buffers */
+        m->corrupt = find_short(m, &m->job[i]);
+    }
+}
+
 /* Puts addresses and jobs into the descriptor, or into a list. */
 static bool place_jobs(const maker_t *m, const coll_gpusym_led_buffers_t *all, coll_gpusym_lead_plan_t *p)
 {
@@ -360,6 +394,7 @@ bool coll_gpusym_lead_make(const coll_gpusym_task_t *task, const coll_gpusym_led
             plan_pairs(&m);
         } else {
             plan[pattern](&m);
+            check_jobs(&m);
         }
         made = !m.failed && m.corrupt < 0 && place_jobs(&m, all, p);
     }

@@ -199,8 +199,8 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->work.copies.whole = gpusym_collective_whole(k->args->coll);
     coll_gpusym_segments_paths(k, gpusym_algorithm_schedule((unsigned) choice->algorithm), &p->work);
     p->work.direct = choice->zero_copy;
-    if (p->zero_copy && (!coll_gpusym_zero_copy_map(task, &p->work, true, corrupt) ||
-                         !coll_gpusym_zero_copy_place(task, &p->work, corrupt))) {
+    if (p->zero_copy && (!coll_gpusym_zero_copy_map(task, &p->work, NULL, true, corrupt) ||
+                         !coll_gpusym_zero_copy_place(task, &p->work, &p->reach, corrupt))) {
         return false;
     }
     p->epochs = gpusym_kernel_plan(choice->family, &p->work, choice->chunk);
@@ -216,7 +216,7 @@ bool coll_gpusym_plan_get(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *
         needs_scratch(task)) {
         return make_plan(task, p, corrupt);
     }
-    return !p->zero_copy || coll_gpusym_zero_copy_map(task, &p->work, true, corrupt);
+    return !p->zero_copy || coll_gpusym_zero_copy_map(task, &p->work, &p->reach, true, corrupt);
 }
 
 void coll_gpusym_plan_free(coll_gpusym_plan_t *plan)

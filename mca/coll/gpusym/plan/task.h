@@ -36,9 +36,15 @@ typedef struct {
     uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
 } coll_gpusym_plan_cache_t;
 
+/* How far a call goes in each rank's buffers, from where they begin, in bytes. */
+typedef struct {
+    uint64_t in[GPUSYM_TEAM_MAX], out[GPUSYM_TEAM_MAX];
+} coll_gpusym_reach_t;
+
 /* A launch that is made again and again: all but its epoch. Zeroed before its first use. */
 typedef struct {
-    uint32_t valid; /* made when the cache had so many changes, plus one; 0: not made */
+    uint32_t valid;            /* made when the cache had so many changes, plus one; 0: not made */
+    coll_gpusym_reach_t reach; /* zero copy */
     bool zero_copy;
     bool copies, reduces;  /* copy engines send the data (copies.h); and kernels reduce it */
     bool resident;         /* short enough for a resident kernel */

@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/plan/zero_copy.h"
 
+#include "kernels/plan.h"
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/settings.h"
@@ -223,9 +224,10 @@ bool coll_gpusym_zero_copy_led(const coll_gpusym_task_t *task)
     return need == (task->read.all & need);
 }
 
-/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. As
- * gpusym_reg_map(). */
-static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint32_t key, uint64_t off, char **at)
+/* Where off in rank r's allocation of that key is mapped here. which: 0 its input, 1 its output. bytes: that must be
+ * there. As gpusym_reg_map(). */
+static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint32_t key, uint64_t off, uint64_t bytes,
+                      char **at)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     coll_gpusym_plan_cache_t *c = task->cache;
@@ -240,12 +242,17 @@ static int map_buffer(coll_gpusym_task_t *task, uint32_t r, unsigned which, uint
         c->mapped[r][which].base = base;
         c->mapped[r][which].size = size;
     }
+    size = c->mapped[r][which].size;
+    if (off >= size || bytes > size - off) {
+        return GPUSYM_ERR_CORRUPT;
+    }
     *at = (char *) c->mapped[r][which].base + off;
-    return off < c->mapped[r][which].size ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
+    return GPUSYM_SUCCESS;
 }
 
 /* Maps what rank r offers. */
-static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool in, bool out)
+static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, const coll_gpusym_reach_t *reach, uint32_t r, bool in,
+                    bool out)
 {
     const gpusym_entry_t *e = gpusym_agreement_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     int rc = GPUSYM_SUCCESS;
@@ -255,17 +262,18 @@ static int map_peer(coll_gpusym_task_t *task, gpusym_work_t *w, uint32_t r, bool
         return GPUSYM_ERR_CORRUPT;
     }
     if (in && 0 != e->in_key) {
-        rc = map_buffer(task, r, 0, e->in_key, e->in_off, &at);
+        rc = map_buffer(task, r, 0, e->in_key, e->in_off, NULL != reach ? reach->in[r] : 0, &at);
         w->peer_in[r] = GPUSYM_SUCCESS == rc ? at : NULL;
     }
     if (GPUSYM_SUCCESS == rc && out && 0 != e->out_key) {
-        rc = map_buffer(task, r, 1, e->out_key, e->out_off, &at);
+        rc = map_buffer(task, r, 1, e->out_key, e->out_off, NULL != reach ? reach->out[r] : 0, &at);
         w->peer_out[r] = GPUSYM_SUCCESS == rc ? at : NULL;
     }
     return rc;
 }
 
-bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt)
+bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, const coll_gpusym_reach_t *reach, bool voted,
+                               int *corrupt)
 {
     const uint32_t n = coll_gpusym_task_team(task)->host.nranks;
     bool in, out;
@@ -273,7 +281,7 @@ bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool 
     *corrupt = -1;
     coll_gpusym_segments_maps(coll_gpusym_task_coll(task), &in, &out);
     for (uint32_t r = 0; r < n; r++) {
-        const int rc = map_peer(task, w, r, in, out);
+        const int rc = map_peer(task, w, reach, r, in, out);
         if (GPUSYM_ERR_CORRUPT == rc || GPUSYM_ERR_BAD_PARAM == rc || (voted && GPUSYM_ERR_UNREACHABLE == rc)) {
             *corrupt = (int) r;
         }
@@ -301,20 +309,38 @@ static bool place_segment(const coll_gpusym_task_t *task, gpusym_work_t *w, uint
     return 0 == bytes || (at <= room && row.recv_off <= room - at && bytes <= room - at - row.recv_off);
 }
 
-bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *w, int *corrupt)
+/* How far kernels and copy engines go in the ranks' buffers. alike: all outputs are laid out as ours; rings then store
+ * any rank's segment. */
+static void find_reach(const coll_gpusym_task_t *task, const gpusym_work_t *w, bool alike, coll_gpusym_reach_t *reach)
 {
-    *corrupt = -1;
-    if (!coll_gpusym_segments_in_table(coll_gpusym_task_coll(task)) ||
-        coll_gpusym_segments_alike(coll_gpusym_task_coll(task), &task->read)) {
-        return true;
+    const coll_gpusym_facts_t *f = &coll_gpusym_facts[coll_gpusym_task_coll(task)];
+    const bool whole = gpusym_collective_whole(coll_gpusym_task_coll(task));
+    uint64_t all = 0;
+    for (uint32_t r = 0; alike && COLL_GPUSYM_P_ALLGATHER == f->pattern && r < w->nranks; r++) {
+        const uint64_t end = w->recv[r].off + w->recv[r].bytes;
+        all = 0 != w->recv[r].bytes && end > all ? end : all;
     }
     for (uint32_t r = 0; r < w->nranks; r++) {
+        const uint64_t taken = w->recv[f->reduces ? w->rank : r].bytes, sent = w->send[r].bytes;
+        const uint64_t out = 0 != sent ? w->remote_off[r] + sent : 0;
+        reach->in[r] = whole ? w->bytes : 0 != taken ? w->remote_off[r] + taken : 0;
+        reach->out[r] = whole ? w->bytes : out > all ? out : all;
+    }
+}
+
+bool coll_gpusym_zero_copy_place(coll_gpusym_task_t *task, gpusym_work_t *w, coll_gpusym_reach_t *reach, int *corrupt)
+{
+    const unsigned coll = coll_gpusym_task_coll(task);
+    const bool alike = !coll_gpusym_segments_in_table(coll) || coll_gpusym_segments_alike(coll, &task->read);
+    *corrupt = -1;
+    for (uint32_t r = 0; r < w->nranks && !alike; r++) {
         if (r != w->rank && !place_segment(task, w, r)) {
             *corrupt = (int) r;
             return false;
         }
     }
-    return true;
+    find_reach(task, w, alike, reach);
+    return coll_gpusym_zero_copy_map(task, w, reach, true, corrupt);
 }
 
 /* Where off in rank r's window is for our GPU, and how much follows. As gpusym_reg_map(). */
@@ -353,7 +379,7 @@ static int map_led(coll_gpusym_task_t *task, uint32_t r, unsigned which, char **
     if (window) {
         return map_window(task, r, off, at, room);
     }
-    const int rc = map_buffer(task, r, which, key, off, at);
+    const int rc = map_buffer(task, r, which, key, off, 0, at);
     *room = GPUSYM_SUCCESS == rc ? task->cache->mapped[r][which].size - off : 0;
     return rc;
 }

@@ -38,11 +38,14 @@ typedef struct {
 bool coll_gpusym_zero_copy_map_led(coll_gpusym_task_t *task, coll_gpusym_led_buffers_t *all, bool voted, int *corrupt);
 
 /* Maps the buffers that the peers offer, into w->peer_in and w->peer_out. voted: all ranks have mapped them before, and
- * their owners keep them. False: a buffer cannot be mapped; *corrupt is -1, or the rank whose post is corrupt. */
-bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, bool voted, int *corrupt);
+ * their owners keep them. reach: what must be there; NULL: that is not known yet. False: a buffer cannot be mapped;
+ * *corrupt is -1, or the rank whose post is corrupt: what it says lies outside of its memory. */
+bool coll_gpusym_zero_copy_map(coll_gpusym_task_t *task, gpusym_work_t *w, const coll_gpusym_reach_t *reach, bool voted,
+                               int *corrupt);
 /* Sets where this rank's segments stand in the peers' outputs, by their tables: w->remote_off; and w->send, where a
- * peer takes less than it is sent. The buffers are mapped. False: the table of rank *corrupt is corrupt. */
-bool coll_gpusym_zero_copy_place(const coll_gpusym_task_t *task, gpusym_work_t *w, int *corrupt);
+ * peer takes less than it is sent. Then *reach, and maps once more, by that. The buffers are mapped. False: as
+ * coll_gpusym_zero_copy_map; or the table of rank *corrupt is corrupt. */
+bool coll_gpusym_zero_copy_place(coll_gpusym_task_t *task, gpusym_work_t *w, coll_gpusym_reach_t *reach, int *corrupt);
 /* Notes that all ranks have mapped the buffers that this call offers: later calls need no vote on them. */
 void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task);
 

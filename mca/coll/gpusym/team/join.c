@@ -263,7 +263,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
     t->host.epoch_base = 1 - t->host.rc.seq;
     if (class >= 0) {
         void *base = NULL;
-        (void) gpusym_heap_peer(gpusym_heap(), &mine->heap, &base); /* our own: it is there */
+        (void) gpusym_heap_peer(gpusym_heap(), &mine->heap, mine->heap_size, &base); /* our own: it is there */
         t->host.has_slot = true;
         t->host.slot_slab = mine->slots.slab;
         t->host.slot_off = mine->slots.off[class];
@@ -389,11 +389,15 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
             GPUSYM_LOG(2, "rank %u: rank %u offers no slot at %lu", coll_gpusym_team_rank(t),
                        coll_gpusym_team_member(t, r), (unsigned long) all[r].slots.off[t->host.slot_class]);
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
-        } else if (GPUSYM_SUCCESS == gpusym_heap_peer(gpusym_heap(), &all[r].heap, &base)) {
+            continue;
+        }
+        const int rc = gpusym_heap_peer(gpusym_heap(), &all[r].heap, all[r].heap_size, &base);
+        if (GPUSYM_SUCCESS == rc) {
             t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
         } else {
             GPUSYM_LOG(2, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t),
-                       coll_gpusym_team_member(t, r), gpusym_current.dev->error());
+                       coll_gpusym_team_member(t, r),
+                       GPUSYM_ERR_CORRUPT == rc ? "there is less than the rank says" : gpusym_current.dev->error());
             t->boot.my_link[r] = GPUSYM_LINK_NONE;
             lack = lack || gpusym_fd_lack();
             no_vmm = no_vmm || all[r].heap.vmm;

@@ -23,6 +23,7 @@
 #include "mca/coll/gpusym/trace/writer.h"
 #include "mca/common/gpusym/common.h"
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/json.h"
 
 #include "config.h"
 
@@ -112,23 +113,6 @@ static void put_signed(int64_t value)
         PUT("-");
     }
     put_number(value < 0 ? 0 - (uint64_t) value : (uint64_t) value);
-}
-
-/* A text as a JSON string, cut to what `size` bytes hold, at least 3. Bytes that are not ASCII are replaced: a name may
- * have any. */
-static void quote(const char *text, char *to, size_t size)
-{
-    size_t used = 0;
-    to[used++] = '"';
-    for (; '\0' != *text && used + 4 < size; text++) {
-        const unsigned char c = (unsigned char) *text;
-        if ('"' == c || '\\' == c) {
-            to[used++] = '\\';
-        }
-        to[used++] = (char) (c < ' ' || c > '~' ? '?' : c);
-    }
-    to[used++] = '"';
-    to[used] = '\0';
 }
 
 /* ---- who wants records ---- */
@@ -233,7 +217,7 @@ static void put_clocks(void)
 static void put_head(int rank, const char *host)
 {
     char quoted[512];
-    quote(host, quoted, sizeof quoted);
+    gpusym_json_text(host, quoted, sizeof quoted);
     PUT("{\"gpusym_trace\":1,\"version\":\"" GPUSYM_VERSION "\",\"rank\":");
     put_signed(rank);
     PUT(",\"host\":");
@@ -539,7 +523,7 @@ static comm_t *add_comm(uint64_t key, const char *name)
 bool coll_gpusym_trace_comm(uint64_t key, const char *label, int rank, int size, uint32_t *comm, uint32_t *nth)
 {
     char name[512];
-    quote(label, name, sizeof name);
+    gpusym_json_text(label, name, sizeof name);
     pthread_mutex_lock(&lock);
     comm_t *c = find_comm(key, name);
     if (NULL != c) {
@@ -560,7 +544,7 @@ bool coll_gpusym_trace_comm(uint64_t key, const char *label, int rank, int size,
 void coll_gpusym_trace_gpu(const char *text)
 {
     char quoted[256];
-    quote(text, quoted, sizeof quoted);
+    gpusym_json_text(text, quoted, sizeof quoted);
     pthread_mutex_lock(&lock);
     if (coll_gpusym_trace_wants_gpu) {
         __atomic_store_n(&coll_gpusym_trace_wants_gpu, false, __ATOMIC_RELAXED);

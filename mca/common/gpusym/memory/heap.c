@@ -14,12 +14,14 @@
 
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
+#include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/shm/pages.h"
 
 typedef struct {
     uint8_t nonce[16];
     void *base;
-    size_t users; /* calls of gpusym_heap_peer that have not been taken back */
+    uint64_t size; /* bytes that are known to be there */
+    size_t users;  /* calls of gpusym_heap_peer that have not been taken back */
 } mapping_t;
 
 typedef struct {
@@ -281,9 +283,12 @@ static mapping_t *find_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id)
 }
 
 /* Finds or makes the mapping of a peer's slab. With the lock held. */
-static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, uint64_t size, void **base)
 {
     mapping_t *peer = find_peer(heap, id);
+    if (NULL != peer && size > peer->size) {
+        return GPUSYM_ERR_CORRUPT;
+    }
     if (NULL != peer) {
         peer->users++;
         *base = peer->base;
@@ -299,25 +304,31 @@ static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base
         heap->peers = more;
         heap->room = room;
     }
-    const int rc = heap->dev->mem_import(heap->gpu, &id->handle, base);
-    if (GPUSYM_SUCCESS == rc) {
-        memcpy(heap->peers[heap->npeers].nonce, id->nonce, sizeof id->nonce);
-        heap->peers[heap->npeers].users = 1;
-        heap->peers[heap->npeers++].base = *base;
+    int rc = heap->dev->mem_import(heap->gpu, &id->handle, base);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
-    return rc;
+    rc = gpusym_reg_check(heap->dev, *base, size);
+    if (GPUSYM_SUCCESS != rc) {
+        heap->dev->mem_unimport(heap->gpu, *base);
+        return rc;
+    }
+    peer = &heap->peers[heap->npeers++];
+    *peer = (mapping_t){.base = *base, .size = size, .users = 1};
+    memcpy(peer->nonce, id->nonce, sizeof id->nonce);
+    return GPUSYM_SUCCESS;
 }
 
-int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base)
+int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, uint64_t size, void **base)
 {
     for (unsigned i = 0; i < gpusym_heap_slabs(heap); i++) {
         if (0 == memcmp(heap->slab[i].id.nonce, id->nonce, sizeof id->nonce)) {
             *base = heap->slab[i].base;
-            return GPUSYM_SUCCESS;
+            return size <= heap->size ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
         }
     }
     pthread_mutex_lock(&heap->lock);
-    const int rc = map_peer(heap, id, base);
+    const int rc = map_peer(heap, id, size, base);
     pthread_mutex_unlock(&heap->lock);
     return rc;
 }

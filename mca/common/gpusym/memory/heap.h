@@ -38,9 +38,10 @@ gpusym_gpu_t *gpusym_heap_gpu(const gpusym_heap_t *heap);
 /* Gets the id of a slab, by its number. */
 void gpusym_heap_id(const gpusym_heap_t *heap, unsigned slab, gpusym_heap_id_t *id);
 /* Gets the address at which a peer's slab is mapped here.  The first call for its nonce maps it; the mapping lasts
- * until gpusym_heap_destroy.  An own id gives the own slab.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import.
+ * until gpusym_heap_destroy.  An own id gives the own slab.  size: its bytes, as its owner states them, the same in
+ * every call.  Errors: GPUSYM_ERR_NO_MEMORY, those of mem_import; GPUSYM_ERR_CORRUPT: there are fewer bytes.
  * Thread-safe. */
-int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, void **base);
+int gpusym_heap_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, uint64_t size, void **base);
 /* Takes one successful gpusym_heap_peer back; the last one unmaps the slab.  No kernel may be using it. */
 void gpusym_heap_unpeer(gpusym_heap_t *heap, const gpusym_heap_id_t *id);
 /* Slots are offered on memory of mem_alloc from now on, for a communicator of which a rank cannot make or map other

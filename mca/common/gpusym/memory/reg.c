@@ -486,8 +486,7 @@ static int entry_read(const entry_t *entry, uint64_t generation, gpusym_handle_t
     return check_of(generation, *size, handle) == check ? GPUSYM_SUCCESS : GPUSYM_ERR_CORRUPT;
 }
 
-/* Checks the size that a peer states against what the device has mapped. */
-static int size_check(const gpusym_device_t *dev, const void *base, uint64_t size)
+int gpusym_reg_check(const gpusym_device_t *dev, const void *base, uint64_t size)
 {
     gpusym_range_t range;
     if (GPUSYM_SUCCESS != dev->mem_range(base, &range)) {
@@ -514,7 +513,7 @@ static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, u
     GPUSYM_TRACE(MAP, size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS == rc) {
         *mapping = (mapping_t){generation, base, size};
-        rc = size_check(dev, base, size);
+        rc = gpusym_reg_check(dev, base, size);
         if (GPUSYM_SUCCESS == rc) {
             return rc;
         }

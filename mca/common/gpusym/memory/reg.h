@@ -60,6 +60,9 @@ void gpusym_reg_put(uint32_t key);
  */
 int gpusym_reg_map(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_peer_t *peer, uint32_t key, void **base,
                    uint64_t *size);
+/* Peer: checks the size in bytes that a peer states of memory which has been imported at base, of this table or not.
+ * GPUSYM_ERR_CORRUPT: the device has mapped less.  GPUSYM_ERR_UNREACHABLE: it knows no memory there. */
+int gpusym_reg_check(const gpusym_device_t *dev, const void *base, uint64_t size);
 
 /* Owner and peer: drops entries of freed buffers, and unmaps what peers no longer list.  Call it when no work runs that
  * peers wait for: mem_unimport may wait for that work.  Returns the number of exports and mappings that ended.  About
