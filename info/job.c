@@ -105,6 +105,8 @@ static bool awaits(const row_t *w, const row_t *peer)
         return !peer->posted || distance(s->seq, peer->last) > 0;
     case GPUSYM_STATUS_VOTE:
         return peer->line.vote[s->seq % GPUSYM_AGREEMENT_HISTORY] >> 1 != s->seq;
+    case GPUSYM_STATUS_LAUNCH:
+        return peer->line.launched < s->seq;
     default:
         return false;
     }
@@ -290,9 +292,13 @@ static void tell_late(info_item_t *root)
                   waiter->line.label, collective(waiter->line.status.what),
                   (unsigned long long) waiter->line.status.seq);
     } else {
-        const int behind = late->posted ? distance(waiter->line.status.seq, late->last) : 0;
-        info_text(root, "late", "rank %u (pid %d) of %s, in %s, call %llu, behind by %d", rank,
-                  (int) late->process->pid, waiter->line.label, collective(waiter->line.status.what),
+        char behind[48] = ", which has not launched it";
+        if (GPUSYM_STATUS_LAUNCH != waiter->line.status.awaits) {
+            snprintf(behind, sizeof(behind), ", behind by %d",
+                     late->posted ? distance(waiter->line.status.seq, late->last) : 0);
+        }
+        info_text(root, "late", "rank %u (pid %d) of %s, in %s, call %llu%s", rank, (int) late->process->pid,
+                  waiter->line.label, collective(waiter->line.status.what),
                   (unsigned long long) waiter->line.status.seq, behind);
     }
 }

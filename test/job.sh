@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # gpusym_info --job: a rank that is late is named, with the call, also between islands and on one of several communicators;
-# ranks that wait for each other; a job in which nothing waits; a kernel that does not end; memory and resident kernels;
+# ranks that wait for each other; a rank that does not launch a call; a job in which nothing waits; a kernel that does not end; memory and resident kernels;
 # several jobs; a job that has ended; process ids of ranks, of other programs and users, and wrong ones; JSON.
 #
 #     test/job.sh BUILDDIR
@@ -135,13 +135,26 @@ says '^ MPI_COMM_WORLD .* 1 4 [0-9]+ 6 MPI_Allreduce 400 agrees rails [0-9.]+ 0 
 says '^ MPI_COMM_WORLD .* 2 4 [0-9]+ 6 MPI_Allreduce 400 posted rails [0-9.]+ 3 \(pid [0-9]+\)$'
 end islands
 
+# A rank that has posted a nonblocking call, and stays in a call of its driver that is to launch it.
+GPUSYM_FAULTS=$dir "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" -n 3 --mca coll_gpusym_linger 0 \
+    --mca coll_gpusym_sim_fail stay:launch:1+@2 \
+    "$builddir/test/faults/late" --before 2 --mode nonblocking --until "$dir/said" --stuck >"$dir/job" 2>&1 </dev/null &
+job=$!
+await '^late +rank 2 .* which has not launched it$'
+ask 0 --job "$job"
+says '^late rank 2 \(pid [0-9]+\) of .*, in MPI_Allreduce, call 3, which has not launched it$'
+says ' [01] 3 [0-9]+ 3 MPI_Allreduce 4000 runs kernel [0-9.]+ 2 \(pid [0-9]+\)$' 2
+printf '%s\n' ' has waited ' ' has waited ' ' has waited ' >"$dir/said"
+wait "$job"
+verdict "stuck: the job ends well" "$([ $? = 0 ] || echo no)" "$dir/job"
+
 # A kernel that does not end, which nobody calls late. mpirun ends such a job.
 begin late 2 --mca coll_gpusym_sim_fail freeze:1@1 --mca coll_gpusym_timeout 0
 await ' MPI_Allreduce of MPI_COMM_WORLD .* busy +[2-9]'
 ask 0 --job "$job"
 says '^late no rank: the calls run$'
 says '^ [01] [0-9]+ MPI_Allreduce of MPI_COMM_WORLD .* busy [2-9][0-9.]* 1$' 2
-says '^ MPI_COMM_WORLD .* [01] 2 [0-9]+ 1 MPI_Allreduce 400 runs kernel [2-9][0-9.]* -$' 2
+says '^ MPI_COMM_WORLD .* [01] 2 [0-9]+ 1 MPI_Allreduce 400 runs kernel [1-9][0-9.]* -$' 2
 kill "$job"
 wait "$job"
 
