@@ -5,7 +5,7 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, stuck, messages, deaths, islands, hosts; of
+# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, stuck, streams, messages, deaths, islands, hosts; of
 # each and the last four also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
 # one rank.
 #
@@ -637,6 +637,20 @@ of_stuck() {
     stuck export "$waits" ever --mca coll_gpusym_timeout_host 1 "$late"
 }
 
+# The last rank dies while calls on the others' streams wait for it, and mpirun does not see that.
+of_streams() {
+    local last=$((ranks - 1)) why form
+    for form in "" --graph; do
+        # shellcheck disable=SC2086  # nothing, or an option
+        run --mca coll_gpusym_timeout 0 "$outlive" "$builddir/test/faults/streams" --device sim $form
+        why=$(disgrace)
+        grep -q "^streams: rank $last dies" "$dir/log" || why="$why it did not die"
+        [ "$(grep -c '^streams: rank . as expected' "$dir/log")" -eq "$last" ] || why="$why not as expected"
+        grep -q "a rank has died, or the GPU reports an error (rank $last)" "$dir/log" || why="$why nobody says which rank"
+        verdict "a rank dies, calls on streams wait${form:+, $form}" "$why" "$(grep -om1 'a rank has died.*' "$dir/log")"
+    done
+}
+
 # message_dies NAME WHAT-IS-EXPECTED WHO STATE ARGUMENT...: rank 1 dies, the sender or the receiver of a message in that state.
 # Rank 0 gets an error that names it, or right data; it and rank 2 exchange messages as before.
 message_dies() {
@@ -887,6 +901,9 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | stuck) of_stuck ;;
+    esac
+    case $part in
+        all | streams) of_streams ;;
     esac
     case $part in
         all | messages) faults_few; faults_more ;;
