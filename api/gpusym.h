@@ -275,8 +275,8 @@ int gpusym_mem_deregister(MPI_Comm comm, int handle);
  * `MPI_SUCCESS` as long as none has failed.
  *
  * Never waits: ask once the stream has been synchronized.
- * A collective fails if ranks have queued different ones, if a rank has died or does not come in time
- * (`coll_gpusym_timeout`), or by an error of the GPU.
+ * A collective fails if ranks have queued different ones, if a rank has died or, having begun it, does not go on in
+ * time (`coll_gpusym_timeout`), or by an error of the GPU.
  * The results of the failed collective and of all later ones are undefined, and so are the results of graphs; the
  * stream goes on.
  * All further calls on the communicator return an error; the program may free it and go on with another one.

@@ -1,8 +1,8 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What the ranks of a running job do: see job.h. Each line of each process is copied once; all that follows is of these
- * copies.
+ * What the ranks of a running job do: see job.h. The gauges and each line of each process are copied once; all that
+ * follows is of these copies.
  */
 #include "info/job.h"
 
@@ -14,9 +14,12 @@
 #include "info/ranks.h"
 #include "mca/common/gpusym/agree/agreement.h"
 #include "mca/common/gpusym/agree/status.h"
+#include "mca/common/gpusym/shm/gauges.h"
 
 /* A status that has not been written for so long is of a call that has ended, or that the program does not poll. */
 #define STALE_NS 2000000000ull
+/* What the coarse clock is behind, at most. */
+#define COARSE_NS 20000000ull
 enum { AWAITED_MAX = 64, TOLD = 8 };
 
 static const char *const collectives[] = {
@@ -102,6 +105,8 @@ static bool awaits(const row_t *w, const row_t *peer)
         return !peer->posted || distance(s->seq, peer->last) > 0;
     case GPUSYM_STATUS_VOTE:
         return peer->line.vote[s->seq % GPUSYM_AGREEMENT_HISTORY] >> 1 != s->seq;
+    case GPUSYM_STATUS_LAUNCH:
+        return peer->line.launched < s->seq;
     default:
         return false;
     }
@@ -141,6 +146,11 @@ static const char *state_of(const row_t *row)
     return row->posted ? "does not wait, or is not polled" : "set up";
 }
 
+static double seconds(uint64_t ns)
+{
+    return round((double) ns * 1e-8) / 10;
+}
+
 static void list_awaited(const row_t *w, char *text, size_t size)
 {
     size_t used = 0;
@@ -172,11 +182,87 @@ static void tell_row(info_item_t *list, const row_t *row)
     info_number(item, "bytes", row->waits ? (double) s->bytes : NAN);
     info_text(item, "state", "%s", state_of(row));
     info_text(item, "way", "%s", row->waits && '\0' != s->way[0] ? s->way : "-");
-    info_number(item, "seconds", row->waits ? round((double) (all.now - s->since_ns) * 1e-8) / 10 : NAN);
+    info_number(item, "seconds", row->waits ? seconds(all.now - s->since_ns) : NAN);
     info_text(item, "waits_for", "%s", text);
 }
 
-/* The last line: who is late. */
+/* ---- memory and resident kernels ---- */
+
+static double mib(double bytes)
+{
+    return round(bytes / (1 << 20) * 10) / 10;
+}
+
+static void tell_process(info_item_t *list, const info_rank_t *r)
+{
+    gpusym_gauges_t g;
+    info_item_t *item = info_group(list, NULL);
+    const bool there = r->look.fd >= 0 && gpusym_look_area(&r->look, GPUSYM_AREA_GAUGES, sizeof(g), &g);
+    info_text(item, "job", "%s", r->job);
+    info_number(item, "world_rank", r->world_rank);
+    info_number(item, "pid", r->pid);
+    info_text(item, "command", "%s", r->command);
+    info_text(item, "state", "%c", r->state);
+    info_number(item, "shared_mib", mib(r->shared_bytes));
+    info_number(item, "heap_mib", there ? mib((double) g.value[GPUSYM_GAUGE_HEAP]) : NAN);
+    info_number(item, "heap_used_mib", there ? mib((double) g.value[GPUSYM_GAUGE_HEAP_USED]) : NAN);
+    info_number(item, "pinned_mib", there ? mib((double) g.value[GPUSYM_GAUGE_PINNED]) : NAN);
+    info_number(item, "mappings", there ? (double) g.value[GPUSYM_GAUGE_MAPPINGS] : NAN);
+    info_number(item, "mapped_mib", there ? mib((double) g.value[GPUSYM_GAUGE_MAPPED]) : NAN);
+}
+
+/* In words, and since when. A kernel leaves by itself, and tells nobody, once it has waited for long enough: for a
+ * command, or (row: its communicator) for ranks that have not posted a call. */
+static const char *kernel_state(const gpusym_kernel_status_t *k, const row_t *row, uint64_t *since_ns)
+{
+    static const char *const states[] = {"not running", "busy", "idle", "not running", "did not end"};
+    const bool posted = NULL != row && row->waits && GPUSYM_STATUS_POSTED == row->line.status.state;
+    const bool left = (GPUSYM_KERNEL_IDLE == k->state || (GPUSYM_KERNEL_BUSY == k->state && posted)) &&
+                      k->since_ns + k->linger_ns + COARSE_NS < all.now;
+    *since_ns = k->since_ns + (left ? k->linger_ns : 0);
+    return states[left ? GPUSYM_KERNEL_GONE : k->state];
+}
+
+/* The caller has said in `name` which kernel it is. */
+static void tell_kernel(info_item_t *list, const info_rank_t *r, const char *name, const gpusym_kernel_status_t *k,
+                        const row_t *row)
+{
+    uint64_t since_ns;
+    if (GPUSYM_KERNEL_NONE == k->state || k->state >= GPUSYM_KERNEL_STATES) { /* the latter no process writes */
+        return;
+    }
+    info_item_t *item = info_group(list, NULL);
+    info_number(item, "world_rank", r->world_rank);
+    info_number(item, "pid", r->pid);
+    info_text(item, "kernel", "%s", name);
+    info_text(item, "state", "%s", kernel_state(k, row, &since_ns));
+    info_number(item, "seconds", since_ns < all.now ? seconds(all.now - since_ns) : 0);
+    info_number(item, "operations", (double) (k->served + 1));
+}
+
+static void tell_kernels(info_item_t *list, const info_rank_t *r)
+{
+    gpusym_gauges_t g;
+    char name[160];
+    if (r->look.fd < 0 || !gpusym_look_area(&r->look, GPUSYM_AREA_GAUGES, sizeof(g), &g)) {
+        return;
+    }
+    for (unsigned i = 0; i < GPUSYM_GAUGES_COPIERS; i++) {
+        snprintf(name, sizeof(name), "copier of GPU %u", g.copier[i].what);
+        tell_kernel(list, r, name, &g.copier[i], NULL);
+    }
+    for (unsigned i = 0; i < all.n; i++) {
+        for (unsigned k = 0; all.row[i].process == r && k < GPUSYM_LINE_KERNELS; k++) {
+            const gpusym_kernel_status_t *kernel = &all.row[i].line.kernel[k];
+            snprintf(name, sizeof(name), "%s of %s", collective((uint8_t) kernel->what), all.row[i].line.label);
+            tell_kernel(list, r, name, kernel, &all.row[i]);
+        }
+    }
+}
+
+/* ---- who is late ---- */
+
+/* The last line. */
 static void tell_late(info_item_t *root)
 {
     const row_t *waiter = NULL, *late = NULL;
@@ -206,9 +292,13 @@ static void tell_late(info_item_t *root)
                   waiter->line.label, collective(waiter->line.status.what),
                   (unsigned long long) waiter->line.status.seq);
     } else {
-        const int behind = late->posted ? distance(waiter->line.status.seq, late->last) : 0;
-        info_text(root, "late", "rank %u (pid %d) of %s, in %s, call %llu, behind by %d", rank,
-                  (int) late->process->pid, waiter->line.label, collective(waiter->line.status.what),
+        char behind[48] = ", which has not launched it";
+        if (GPUSYM_STATUS_LAUNCH != waiter->line.status.awaits) {
+            snprintf(behind, sizeof(behind), ", behind by %d",
+                     late->posted ? distance(waiter->line.status.seq, late->last) : 0);
+        }
+        info_text(root, "late", "rank %u (pid %d) of %s, in %s, call %llu%s", rank, (int) late->process->pid,
+                  waiter->line.label, collective(waiter->line.status.what),
                   (unsigned long long) waiter->line.status.seq, behind);
     }
 }
@@ -235,14 +325,7 @@ const char *info_job_tell(info_item_t *root, const char *pid)
     }
     info_item_t *list = info_list(root, "processes");
     for (unsigned i = 0; i < ranks.n; i++) {
-        const info_rank_t *r = &ranks.rank[i];
-        info_item_t *item = info_group(list, NULL);
-        info_text(item, "job", "%s", r->job);
-        info_number(item, "world_rank", r->world_rank);
-        info_number(item, "pid", r->pid);
-        info_text(item, "command", "%s", r->command);
-        info_text(item, "state", "%c", r->state);
-        info_number(item, "shared_mib", round(r->shared_mib * 10) / 10);
+        tell_process(list, &ranks.rank[i]);
     }
     all.now = gpusym_now_ns();
     for (unsigned i = 0; i < ranks.n && NULL == error; i++) {
@@ -256,6 +339,10 @@ const char *info_job_tell(info_item_t *root, const char *pid)
     }
     for (unsigned i = 0; i < all.n; i++) {
         tell_row(list, &all.row[i]);
+    }
+    list = NULL == error ? info_list(root, "resident_kernels") : NULL;
+    for (unsigned i = 0; i < ranks.n && NULL == error; i++) {
+        tell_kernels(list, &ranks.rank[i]);
     }
     if (NULL == error) {
         tell_late(root);

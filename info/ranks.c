@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +119,7 @@ static void describe(info_rank_t *r)
     r->state = NULL != end && ' ' == end[1] && '\0' != end[2] ? end[2] : '?';
 }
 
-/* The memory of its files of gpusym. */
+/* The memory of its files of gpusym, in bytes. */
 static double measure(int32_t pid)
 {
     char path[320], target[64];
@@ -139,7 +140,7 @@ static double measure(int32_t pid)
     if (NULL != dir) {
         closedir(dir);
     }
-    return bytes / (1 << 20);
+    return bytes;
 }
 
 /* ---- all of a user ---- */
@@ -157,14 +158,27 @@ static bool owner_of(int32_t pid, uid_t *uid)
     return true;
 }
 
-/* A process of the user: a rank that has pages, or may get them. version: that of pages which cannot be read. */
-static bool is_rank(info_rank_t *r, int *version)
+/* Whether process pid is `of`, or a descendant of it; of 0: of anybody. */
+static bool is_of(int32_t pid, int32_t of)
+{
+    for (int i = 0; i < GENERATIONS_MAX && pid > 1 && 0 != of; i++) {
+        if (pid == of) {
+            return true;
+        }
+        pid = (int32_t) gpusym_pid_parent(pid);
+    }
+    return 0 == of;
+}
+
+/* A process of the user: a rank that has pages, or may get them. version: that of pages which cannot be read, if it is
+ * of process `of`. */
+static bool is_rank(info_rank_t *r, int32_t of, int *version)
 {
     const int rc = gpusym_look_open(r->pid, &r->look);
     const bool of_job = GPUSYM_ERR_UNREACHABLE != rc && find_job(r);
 
     if (GPUSYM_ERR_BAD_PARAM == rc) {
-        *version = r->look.version;
+        *version = is_of(r->pid, of) ? r->look.version : *version;
         return false;
     }
     if (GPUSYM_SUCCESS == rc && '\0' == r->job[0]) { /* without mpirun, or by one without PMIx */
@@ -217,7 +231,7 @@ static bool is_of_job(const info_ranks_t *kept, const info_rank_t *r, const void
     return 0 == strcmp(r->job, job);
 }
 
-static void find_all(uid_t uid, info_ranks_t *ranks, int *version)
+static void find_all(uid_t uid, int32_t of, info_ranks_t *ranks, int *version)
 {
     const struct dirent *entry;
     DIR *dir = opendir("/proc");
@@ -225,11 +239,11 @@ static void find_all(uid_t uid, info_ranks_t *ranks, int *version)
     while (NULL != dir && NULL != (entry = readdir(dir))) {
         uid_t owner;
         info_rank_t r = {.pid = (int32_t) atoi(entry->d_name)};
-        if (r.pid <= 0 || r.pid == getpid() || !owner_of(r.pid, &owner) || owner != uid || !is_rank(&r, version)) {
+        if (r.pid <= 0 || r.pid == getpid() || !owner_of(r.pid, &owner) || owner != uid || !is_rank(&r, of, version)) {
             continue;
         }
         describe(&r);
-        r.shared_mib = measure(r.pid);
+        r.shared_bytes = measure(r.pid);
         ranks->rank = there(realloc(ranks->rank, (ranks->n + 1) * sizeof(*ranks->rank)));
         ranks->rank[ranks->n++] = r;
     }
@@ -244,17 +258,6 @@ static void find_all(uid_t uid, info_ranks_t *ranks, int *version)
 
 /* ---- one job ---- */
 
-static bool is_descendant(int32_t pid, int32_t of)
-{
-    for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
-        if (pid == of) {
-            return true;
-        }
-        pid = (int32_t) gpusym_pid_parent(pid);
-    }
-    return false;
-}
-
 /* The job of process pid, or of what it has started. NULL: none. *several: it has started several. */
 static const char *job_of(const info_ranks_t *ranks, int32_t pid, bool *several)
 {
@@ -266,7 +269,7 @@ static const char *job_of(const info_ranks_t *ranks, int32_t pid, bool *several)
             *several = false;
             return r->job;
         }
-        if (0 == pid || is_descendant(r->pid, pid)) {
+        if (is_of(r->pid, pid)) {
             *several = *several || (NULL != job && 0 != strcmp(job, r->job));
             job = r->job;
         }
@@ -287,7 +290,11 @@ static const char *take_pid(const char *word, int32_t *pid, uid_t *uid)
         return refuse("there is no process %d on this host", (int) *pid);
     }
     if (*uid != geteuid() && 0 != geteuid()) {
-        return refuse("process %d is another user's", (int) *pid);
+        const struct passwd *user = getpwuid(*uid);
+        return refuse(
+            "process %d is another user's (%s, uid %u), whose processes this one may not read: ask as that user, "
+            "or as root",
+            (int) *pid, NULL != user ? user->pw_name : "without a name", (unsigned) *uid);
     }
     return NULL;
 }
@@ -305,7 +312,7 @@ const char *info_ranks_find(const char *word, info_ranks_t *ranks, bool *several
     if (NULL != error) {
         return error;
     }
-    find_all(uid, ranks, &version);
+    find_all(uid, pid, ranks, &version);
     const char *found = job_of(ranks, pid, several);
     if (NULL == found && 0 != version) {
         return refuse("a process here has gpusym of another version (pages %c): ask the gpusym_info of that version",

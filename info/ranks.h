@@ -14,12 +14,12 @@
 /* One process. */
 typedef struct {
     int32_t pid;
-    int world_rank;     /* in MPI_COMM_WORLD of its job; -1: not known */
-    char job[128];      /* alike in all processes of a job */
-    char command[32];   /* its name */
-    char state;         /* as in /proc/PID/stat: R, S, D, T, Z; ?: not known */
-    gpusym_look_t look; /* its pages; closed: it has not called a collective with other ranks yet */
-    double shared_mib;  /* host memory that gpusym has taken there by files that it shares */
+    int world_rank;      /* in MPI_COMM_WORLD of its job; -1: not known */
+    char job[128];       /* alike in all processes of a job */
+    char command[32];    /* its name */
+    char state;          /* as in /proc/PID/stat: R, S, D, T, Z; ?: not known */
+    gpusym_look_t look;  /* its pages; closed: it has not called a collective with other ranks yet */
+    double shared_bytes; /* host memory that gpusym has taken there by files that it shares */
 } info_rank_t;
 
 typedef struct {

@@ -5,12 +5,12 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, messages, deaths, islands, hosts; of
+# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, stuck, streams, messages, deaths, islands, hosts; of
 # each and the last four also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
 # one rank.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
-# gpusym or other parameters, ranks that come late or never; never a hang, a wrong result, a crash or a process left over. The
+# gpusym or other parameters, ranks that come late or never, or stay in a call of the driver; never a hang, a wrong result, a crash or a process left over. The
 # closing line is "faults: N passed, M failed".
 #
 # Nothing is judged by the clock: what happens, happens at an event, and a limit that ends a job is one that only a hang meets.
@@ -601,6 +601,56 @@ of_late() {
     fi
 }
 
+# stuck EVENT WORDS UNTIL ARGUMENT...: the last rank stays in that call of its driver, until the others have an error (told),
+# have said three times that they wait (said; they get none), or for ever: they say so in these words, and which rank it is.
+stuck() {
+    local why event=$1 words=$2 until=$3 n=$ranks
+    local -a ends=(--expect error)
+    shift 3
+    case $until in
+        told) ends+=(--until told) ;;
+        said) ends=(--until "$dir/log") ;;
+        *) n=$((ranks - 1)) ;;
+    esac
+    run --mca coll_gpusym_sim_host 1 --mca coll_gpusym_sim_fail "stay:$event:1+@$((ranks - 1))" "$@" "${ends[@]}" --stuck
+    why=$(disgrace)
+    grep -q "^late: rank $((ranks - 1)) is stuck" "$dir/log" || why="$why it was not stuck"
+    [ "$(grep -c 'late: rank . as expected' "$dir/log")" -eq $n ] || why="$why not as expected"
+    [ $n -lt "$ranks" ] || [ "$rc" -eq 0 ] || why="$why exit status $rc"
+    grep -Eq "$words" "$dir/log" || why="$why nobody says $words"
+    verdict "stuck in a call of the driver, $event, $until" "$why" "$(grep -Em1 "$words" "$dir/log" | cut -c1-80)"
+}
+
+of_stuck() {
+    local last=$((ranks - 1)) waits
+    waits="^rank $last \\(pid|waits for rank $last "
+    stuck launch "waited for rank $last for more than 1 seconds" told --mca coll_gpusym_timeout 1 "$late" --before 0
+    # The limit of a nonblocking call begins when all have launched it.
+    stuck launch "has waited .* s in MPI_Allreduce, call 3 here, for rank $last \\(pid" said --mca coll_gpusym_warn 0.5 "$late" \
+        --before 2 --mode nonblocking
+    stuck launch "$waits" told --mca coll_gpusym_timeout_host 1 --mca coll_gpusym_timeout 1 "$late" --before 2 --mode nonblocking
+    stuck launch "waited for rank $last for more than 1 seconds" ever --mca coll_gpusym_timeout 1 "$late" --before 0
+    # In set-up nobody has launched a kernel yet.
+    stuck import "has waited .* s in MPI_Allreduce.* for rank $last \(pid" said --mca coll_gpusym_warn 0.5 "$late"
+    stuck import "$waits" told --mca coll_gpusym_timeout_host 1 "$late"
+    stuck alloc "$waits" told --mca coll_gpusym_timeout_host 1 "$late"
+    stuck export "$waits" ever --mca coll_gpusym_timeout_host 1 "$late"
+}
+
+# The last rank dies while calls on the others' streams wait for it, and mpirun does not see that.
+of_streams() {
+    local last=$((ranks - 1)) why form
+    for form in "" --graph; do
+        # shellcheck disable=SC2086  # nothing, or an option
+        run --mca coll_gpusym_timeout 0 "$outlive" "$builddir/test/faults/streams" --device sim $form
+        why=$(disgrace)
+        grep -q "^streams: rank $last dies" "$dir/log" || why="$why it did not die"
+        [ "$(grep -c '^streams: rank . as expected' "$dir/log")" -eq "$last" ] || why="$why not as expected"
+        grep -q "a rank has died, or the GPU reports an error (rank $last)" "$dir/log" || why="$why nobody says which rank"
+        verdict "a rank dies, calls on streams wait${form:+, $form}" "$why" "$(grep -om1 'a rank has died.*' "$dir/log")"
+    done
+}
+
 # message_dies NAME WHAT-IS-EXPECTED WHO STATE ARGUMENT...: rank 1 dies, the sender or the receiver of a message in that state.
 # Rank 0 gets an error that names it, or right data; it and rank 2 exchange messages as before.
 message_dies() {
@@ -848,6 +898,12 @@ if [ "$device" = sim ]; then
     esac
     case $part in
         all | late) of_late ;;
+    esac
+    case $part in
+        all | stuck) of_stuck ;;
+    esac
+    case $part in
+        all | streams) of_streams ;;
     esac
     case $part in
         all | messages) faults_few; faults_more ;;

@@ -8,7 +8,10 @@
  *   --expect right   every call succeeds, with the right result
  *   --expect error   that call fails on all other ranks, later ones too, and a communicator without the last rank works
  *                    on
- * After a death the survivors end without MPI_Finalize, which would wait for the dead rank.
+ *   --stuck          it comes in time, and stays in a call of its driver, until then or for ever: with
+ *                    coll_gpusym_sim_fail=stay:WHAT:1+ in the first call of that kind
+ * After a death the survivors end without MPI_Finalize, which would wait for the dead rank; so they do if it is stuck
+ * for ever.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -18,13 +21,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/sim/sim.h"
 #include "test/faults/told.h"
 #include "test/mpi/persistent.h"
 
 enum { COUNT = 1000 };
 
 static int rank, nranks, failed;
-static const char *mode = "blocking";
+static const char *mode = "blocking", *until;
+static bool stuck, due; /* due: the last rank is to stay in its next call of the driver */
 static int in[COUNT], out[COUNT];
 
 static void expect(bool good, const char *what, int call)
@@ -119,10 +124,14 @@ static unsigned lines_that_wait(const char *path)
     return n;
 }
 
-/* The last rank, before the call at which it is late. */
-static void be_late(const char *until)
+/* The last rank, before the call at which it is late, or in it. */
+static void be_late(void)
 {
-    if (NULL == until) {
+    if (NULL == until && stuck) {
+        for (;;) {
+            pause();
+        }
+    } else if (NULL == until) {
         kill(getpid(), SIGKILL);
     } else if (0 == strcmp(until, "told")) {
         wait_for_told(nranks, nranks - 1);
@@ -133,14 +142,25 @@ static void be_late(const char *until)
     }
 }
 
+static void stay(void)
+{
+    if (__atomic_exchange_n(&due, false, __ATOMIC_RELAXED)) {
+        printf("late: rank %d is stuck\n", rank);
+        fflush(stdout);
+        be_late();
+    }
+}
+
 int main(int argc, char **argv)
 {
     const int before = atoi(option(argc, argv, "--before", "0"));
-    const char *until = option(argc, argv, "--until", NULL);
     const bool error = 0 == strcmp("error", option(argc, argv, "--expect", "right"));
     MPI_Comm comm, others;
 
     mode = option(argc, argv, "--mode", mode);
+    until = option(argc, argv, "--until", NULL);
+    stuck = 0 == strcmp("--stuck", argv[argc - 1]);
+    gpusym_sim_params.stays = stay;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
@@ -150,11 +170,13 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* Open MPI 4.1 takes it for a collective's request */
     for (int call = 0; call < before + 3; call++) {
-        if (call == before && last) {
-            be_late(until);
+        due = stuck && call == before && last;
+        if (!stuck && call == before && last) {
+            be_late();
         }
         const int rc = one_call(comm, call);
-        if (!error || call < before) {
+        const bool late = stuck && call == before && last; /* it may end well there: it has all that it needs */
+        if (!error || call < before || (late && MPI_SUCCESS == rc)) {
             expect(MPI_SUCCESS == rc && right(nranks, call), "not right", call);
         } else {
             expect(MPI_SUCCESS != rc, "no error", call);
@@ -169,6 +191,7 @@ int main(int argc, char **argv)
     printf("late: rank %d %s\n", rank, 0 == failed ? "as expected" : "failed");
     fflush(stdout);
     if (NULL == until) {
+        MPI_Barrier(others); /* mpirun ends the job with the first one */
         _exit(0 != failed);
     }
     MPI_Comm_free(&others);

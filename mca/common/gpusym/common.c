@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Reading and writing under signals; random bytes.
+ * Reading and writing under signals; random bytes; the coarse clock.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,6 +16,13 @@
 #include "mca/common/gpusym/lock.h"
 
 bool gpusym_threads = true;
+
+uint64_t gpusym_coarse_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
 
 bool gpusym_file_line(const char *path, char *text, size_t size)
 {

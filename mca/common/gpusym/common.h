@@ -41,6 +41,9 @@ static inline uint64_t gpusym_now_ns(void)
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
+/* The same, to some milliseconds, for a few nanoseconds. */
+uint64_t gpusym_coarse_ns(void);
+
 /* Reads the first line of a file (of /proc, say), without its newline, cut to size - 1 characters. False, with text "":
  * the file cannot be read (errno), or is empty. */
 bool gpusym_file_line(const char *path, char *text, size_t size);

@@ -97,13 +97,14 @@ static int register_sim_fail(void)
 {
     return gpusym_var_string(
         &group, "sim_fail", 9, "", FIELD(sim_fail),
-        "Simulator: faults to inject, as a comma-separated list of [die:]WHAT:N[+][@RANK]. The N-th (from 1) "
+        "Simulator: faults to inject, as a comma-separated list of [WAY:]WHAT:N[+][@RANK]. The N-th (from 1) "
         "alloc, import, export, bind, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; "
         "hang: the N-th launch never ends; stall: the N-th copy in a stream; freeze: the N-th launch, and its stream "
         "with it; doorbell: the N-th command to a resident "
         "kernel arrives too late; "
         "entry: the N-th kernel that was launched early leaves when it has sent its entry; "
-        "+: all later ones too; die: the process is killed instead. @RANK limits the fault to one rank");
+        "+: all later ones too; WAY die: the process is killed instead; stay: that call does not return. @RANK limits "
+        "the fault to one rank");
 }
 
 static int register_sim_links(void)

@@ -107,6 +107,8 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
         return !gpusym_agreement_has_voted(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_READY:
         return !gpusym_agreement_is_ready(&t->host.rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_LAUNCH:
+        return !gpusym_agreement_has_launched(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_LED:
         return t->host.leader[r] == r && !gpusym_agreement_is_done(&t->host.rc, r, w->seq);
     default:
@@ -233,7 +235,8 @@ _Static_assert(
         (int) COLL_GPUSYM_WAIT_ENTRIES == GPUSYM_STATUS_ENTRIES &&
         (int) COLL_GPUSYM_WAIT_SIZES == GPUSYM_STATUS_SIZES && (int) COLL_GPUSYM_WAIT_SETUP == GPUSYM_STATUS_SETUP &&
         (int) COLL_GPUSYM_WAIT_VOTE == GPUSYM_STATUS_VOTE && (int) COLL_GPUSYM_WAIT_READY == GPUSYM_STATUS_READY &&
-        (int) COLL_GPUSYM_WAIT_LED == GPUSYM_STATUS_LED && (int) COLL_GPUSYM_WAIT_ISLANDS == GPUSYM_STATUS_ISLANDS,
+        (int) COLL_GPUSYM_WAIT_LED == GPUSYM_STATUS_LED && (int) COLL_GPUSYM_WAIT_ISLANDS == GPUSYM_STATUS_ISLANDS &&
+        (int) COLL_GPUSYM_WAIT_LAUNCH == GPUSYM_STATUS_LAUNCH,
     "a status names what a call waits for as exec/way.h does");
 
 void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_run_t *run, const char *way,

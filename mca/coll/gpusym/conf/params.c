@@ -42,7 +42,8 @@ static const gpusym_var_number_t numbers[] = {
      "Maximum time that a GPU waits inside a kernel for another GPU, and that another host may be silent. When it "
      "expires, the collective ends with an error. 0: no limit"},
     {"timeout_host", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(timeout_host), 0, 0, 1000000, 0, "seconds",
-     "Maximum time that a collective waits for ranks that have not called it. When it expires, the collective ends "
+     "Maximum time that a collective waits for ranks that have not called it, or a nonblocking one for ranks that have "
+     "not begun it because they are outside MPI. When it expires, the collective ends "
      "with an error. 0: no limit"},
     {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
      "Time after which a waiting collective reports the ranks that it waits for, and where they were last. The "

@@ -85,6 +85,28 @@ static bool epoch_near(const coll_gpusym_team_t *t, const coll_gpusym_resident_t
     return epoch > s->epoch && epoch - s->epoch - 1 <= GPUSYM_COMMAND_SKIP_MAX && epoch < GPUSYM_EPOCH_MAX;
 }
 
+/* Whoever asks is told that a kernel has been launched, or gets a command. The call, which was posted just now, has
+ * left the time in the line. */
+static void tell_busy(const coll_gpusym_resident_t *s, const gpusym_line_t *line)
+{
+    gpusym_kernel_told_busy(s->told, s->served, __atomic_load_n(&line->stamp, __ATOMIC_RELAXED));
+}
+
+static gpusym_line_t *line_of(const coll_gpusym_task_t *task)
+{
+    return gpusym_pages_line(coll_gpusym_task_team(task)->host.line_off);
+}
+
+static void tell_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
+{
+    coll_gpusym_resident_t *s = find_place(all, task);
+    gpusym_line_t *line = line_of(task);
+    s->told = &line->kernel[s - all->kernel];
+    s->told->what = coll_gpusym_task_coll(task);
+    s->told->linger_ns = s->work.linger_ns;
+    tell_busy(s, line);
+}
+
 /* The kernel has retired, or is dismissed; displaced: by one that wants its place. */
 static void dismiss_kernel(coll_gpusym_resident_t *s, bool displaced)
 {
@@ -100,6 +122,7 @@ static void dismiss_kernel(coll_gpusym_resident_t *s, bool displaced)
     }
     gpusym_lane_put(s->lane);
     s->lane = NULL;
+    gpusym_kernel_told_end(s->told, GPUSYM_KERNEL_GONE);
 }
 
 /* The kernel keeps its lane; if need be, the one that has been among the keepers for longest gives its own back. */
@@ -147,6 +170,7 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     s->served++;
     s->bytes = bytes;
     s->hash = task->hash;
+    tell_busy(s, line_of(task));
     note_call(all, s);
     gpusym_lane_command(l->lane, task->segments->in, task->segments->out, bytes, skip);
 }
@@ -292,6 +316,9 @@ static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
         l->resident.remains = false;
         return;
     }
+    if (l->resident.remains) {
+        tell_launch(all, task);
+    }
     l->resident.how = COLL_GPUSYM_EARLY;
     l->algorithm = s->algorithm;
     note_call(all, s);
@@ -355,6 +382,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     l->resident.remains = may_remain(s);
     if (l->resident.remains) {
         p->work = s->work;
+        tell_launch(all, task);
     }
 }
 
@@ -376,6 +404,9 @@ bool coll_gpusym_resident_relaunch(coll_gpusym_residents_t *all, const coll_gpus
     s->served = 0;                      /* nor has that one served any call yet */
     s->work.linger_ns = l->resident.remains ? s->work.linger_ns : 0;
     describe_call(s, task, task->read.max_bytes, GPUSYM_EARLY_NOT);
+    if (l->resident.remains) {
+        tell_launch(all, task);
+    }
     return coll_gpusym_launch_kernel(l, task, s->kernel, &s->work);
 }
 
@@ -394,6 +425,7 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
     }
     s->lane = l->lane;
     l->lane = NULL;
+    gpusym_kernel_told_idle(s->told);
     if (well) {
         keep_lane(s);
     } else {

@@ -10,6 +10,7 @@
 #include "mca/coll/gpusym/exec/early.h"
 #include "mca/coll/gpusym/exec/launch.h"
 #include "mca/coll/gpusym/plan/task.h"
+#include "mca/common/gpusym/agree/line.h"
 #include "tuning/resident.h"
 
 /* A communicator has one for all-reduce, and one for the others. */
@@ -27,7 +28,8 @@ typedef struct {
     uint32_t hash;   /* of its last call: coll_gpusym_task_t's */
     uint32_t served; /* calls, without its first */
     gpusym_tuning_resident_t worth;
-    gpusym_work_t work; /* it was launched with, or would be */
+    gpusym_work_t work;           /* it was launched with, or would be */
+    gpusym_kernel_status_t *told; /* in the communicator's line; NULL: none has been launched */
 } coll_gpusym_resident_t;
 
 /* A communicator's. Zeroed before its first use. */
@@ -35,6 +37,7 @@ typedef struct {
     coll_gpusym_resident_t kernel[COLL_GPUSYM_RESIDENTS];
     coll_gpusym_early_t early;
 } coll_gpusym_residents_t;
+_Static_assert(COLL_GPUSYM_RESIDENTS == GPUSYM_LINE_KERNELS, "a line tells of all kernels");
 
 /* How long a kernel remains without a call, or waits for peers that have not posted one; 0: there is none. */
 uint64_t coll_gpusym_resident_linger_ns(void);

@@ -41,6 +41,7 @@ typedef enum {
     COLL_GPUSYM_WAIT_READY,   /* a leader: for the ranks that bring their input */
     COLL_GPUSYM_WAIT_LED,     /* for the leaders */
     COLL_GPUSYM_WAIT_ISLANDS, /* for other islands */
+    COLL_GPUSYM_WAIT_LAUNCH,  /* nonblocking: for the peers' launches, which come while these are inside MPI */
 } coll_gpusym_wait_for_t;
 
 /* Why a call failed on this rank. `rank`: a member of the team (DEAD, TIMEOUT, CORRUPT, ABORTED), or a rank of the

@@ -190,6 +190,9 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
             !coll_gpusym_early_done(early, &run->task)) {
             return coll_gpusym_run_gpu_failed(run);
         }
+        if (COLL_GPUSYM_TURN_WAITS == turn && COLL_GPUSYM_NONBLOCKING == run->mode && 0 == run->since_ns) {
+            return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_LAUNCH); /* its limit has not begun */
+        }
         if (COLL_GPUSYM_TURN_DONE != turn || !unpacks) {
             return turn;
         }

@@ -229,10 +229,15 @@ void gpusym_agreement_launched(gpusym_agreement_t *rc, uint64_t seq)
     __atomic_store_n(&rc->line[rc->rank]->launched, seq, __ATOMIC_RELEASE);
 }
 
+bool gpusym_agreement_has_launched(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
+{
+    return __atomic_load_n(&rc->line[r]->launched, __ATOMIC_ACQUIRE) >= seq;
+}
+
 bool gpusym_agreement_all_launched(const gpusym_agreement_t *rc, uint64_t seq)
 {
     for (uint32_t r = 0; r < rc->nranks; r++) {
-        if (__atomic_load_n(&rc->line[r]->launched, __ATOMIC_ACQUIRE) < seq) {
+        if (!gpusym_agreement_has_launched(rc, r, seq)) {
             return false;
         }
     }

@@ -164,7 +164,8 @@ bool gpusym_agreement_refused(const gpusym_agreement_t *rc, uint64_t seq);
 
 /* Tells the peers that the kernel of call seq is launched here. */
 void gpusym_agreement_launched(gpusym_agreement_t *rc, uint64_t seq);
-/* Returns whether all ranks have launched the kernel of call seq. */
+/* Return whether rank r has, or all ranks have, launched the kernel of call seq. */
+bool gpusym_agreement_has_launched(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 bool gpusym_agreement_all_launched(const gpusym_agreement_t *rc, uint64_t seq);
 
 /* Tells the leaders that what this rank had to bring to where they load it is there. */

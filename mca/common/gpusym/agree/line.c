@@ -3,25 +3,13 @@
  *
  * Lines, and what they tell of a process: see line.h.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "mca/common/gpusym/agree/line.h"
 
 #include <stdio.h>
-#include <time.h>
-
-/* To some milliseconds, for a few nanoseconds. */
-static uint64_t coarse_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
-}
 
 void gpusym_line_stamp(gpusym_line_t *line)
 {
-    __atomic_store_n(&line->stamp, coarse_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&line->stamp, gpusym_coarse_ns(), __ATOMIC_RELAXED);
 }
 
 void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label, uint32_t rank, uint32_t size)
@@ -71,7 +59,7 @@ static int line_last(const gpusym_line_t *line)
 
 void gpusym_peer_seen(gpusym_peer_t *peer, uint64_t key, gpusym_seen_t *seen)
 {
-    const uint64_t lines = gpusym_peer_lines(peer), now = coarse_ns();
+    const uint64_t lines = gpusym_peer_lines(peer), now = gpusym_coarse_ns();
     uint64_t latest = 0;
 
     *seen = (gpusym_seen_t){.what = -1};

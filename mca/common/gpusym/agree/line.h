@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/shm/pages.h"
 
 /* Calls that a line holds. A rank may run ahead of a reader by half as many. */
@@ -54,6 +55,9 @@ typedef struct {
 } gpusym_status_t;
 _Static_assert(0 == sizeof(gpusym_status_t) % 8, "a status is copied by words");
 
+/* Resident kernels of a communicator: one for all-reduce, one for another collective, whose number is its `what`. */
+#define GPUSYM_LINE_KERNELS 2
+
 /* A line. Its owner writes it, its peers read it. */
 typedef struct {
     gpusym_entry_t entry[GPUSYM_AGREEMENT_HISTORY]; /* by sequence % HISTORY */
@@ -74,7 +78,8 @@ typedef struct {
     uint32_t rank, size;          /* of the owner in the communicator, and that one's; from gpusym_line_name */
     uint64_t status_turn;         /* odd while the status changes */
     gpusym_status_t status;
-    gpusym_line_end_t end; /* its key names the communicator, see gpusym_line_name */
+    gpusym_kernel_status_t kernel[GPUSYM_LINE_KERNELS]; /* for whoever asks, as the status */
+    gpusym_line_end_t end;                              /* its key names the communicator, see gpusym_line_name */
 } gpusym_line_t;
 _Static_assert(64 == sizeof(gpusym_entry_t), "entries are cache lines");
 _Static_assert(GPUSYM_PAGES_LINE == sizeof(gpusym_line_t), "shm/pages.h has the size of a line");

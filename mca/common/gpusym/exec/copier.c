@@ -10,6 +10,7 @@
 
 #include "kernels/plan.h"
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/trace.h"
 #include "tuning/copy.h"
 #include "tuning/resident.h"
@@ -20,6 +21,7 @@
 struct gpusym_copier {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
+    unsigned number;    /* among the copiers */
     uint64_t linger_ns; /* atomic; 0: none */
     bool judge;
     bool busy;           /* atomic: who sets it has all the rest, but for `unwanted`, until the copy has ended */
@@ -62,6 +64,13 @@ static void leave(gpusym_copier_t *c)
     __atomic_store_n(&c->busy, false, __ATOMIC_RELEASE);
 }
 
+/* Where its state is told. */
+static gpusym_kernel_status_t *told(const gpusym_copier_t *c)
+{
+    static gpusym_kernel_status_t nobody;
+    return c->number < GPUSYM_GAUGES_COPIERS ? gpusym_gauges_copier(c->number) : &nobody;
+}
+
 /* ---- the kernel; the caller is who has taken the copier ---- */
 
 /* Whether the kernel, which has ended its last copy, has left by itself. */
@@ -87,6 +96,7 @@ static void dismiss_kernel(gpusym_copier_t *c)
     }
     gpusym_lane_put(c->lane);
     c->lane = NULL;
+    gpusym_kernel_told_end(told(c), GPUSYM_KERNEL_GONE);
 }
 
 /* Whether the kernel can be commanded. */
@@ -94,6 +104,16 @@ static bool is_here(const gpusym_copier_t *c)
 {
     return NULL != c->lane && c->served < GPUSYM_RESIDENT_SERVED_MAX && !has_left(c) &&
            !__atomic_load_n(&c->unwanted, __ATOMIC_RELAXED);
+}
+
+static void tell_launch(const gpusym_copier_t *c)
+{
+    gpusym_kernel_status_t *s = told(c);
+    gpusym_gpu_info_t info;
+    c->dev->gpu_info(c->gpu, &info);
+    s->what = (uint32_t) info.place.number;
+    s->linger_ns = c->lingers;
+    gpusym_kernel_told_busy(s, 0, gpusym_coarse_ns());
 }
 
 /* Launches a kernel in the copier's lane, which does the copy and stays. */
@@ -116,6 +136,7 @@ static int launch_kernel(gpusym_copier_t *c)
     gpusym_run_plan(&w.run[0], 0, w.nblocks);
     c->commanded = false;
     c->served = 0;
+    tell_launch(c);
     if (NULL != dev->graph_launch) {
         const int rc = gpusym_lane_launch_graph(c->lane, GPUSYM_F_COPY, &w, &c->lane->graph);
         if (GPUSYM_SUCCESS == rc || NULL != c->lane->graph) {
@@ -149,6 +170,7 @@ static int prepare_lane(gpusym_copier_t *c)
 static int lose_lane(gpusym_copier_t *c, int rc)
 {
     c->lane = NULL;
+    gpusym_kernel_told_end(told(c), GPUSYM_KERNEL_LOST);
     leave(c);
     return rc;
 }
@@ -181,6 +203,7 @@ static void command_kernel(gpusym_copier_t *c)
     const bool packs = !exchanges && run->bytes > gpusym_tuning_copy_resident_max();
     c->commanded = true;
     c->served++;
+    gpusym_kernel_told_busy(told(c), c->served, gpusym_coarse_ns());
     if (!exchanges && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
         gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
     }
@@ -206,6 +229,7 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
         if (GPUSYM_SUCCESS != rc) { /* nothing is queued */
             gpusym_lane_put(c->lane);
             c->lane = NULL;
+            gpusym_kernel_told_end(told(c), GPUSYM_KERNEL_GONE);
         }
     }
     if (GPUSYM_SUCCESS != rc) {
@@ -241,6 +265,7 @@ static int launch_again(gpusym_copier_t *c)
     }
     gpusym_lane_put(c->lane);
     c->lane = NULL;
+    gpusym_kernel_told_end(told(c), GPUSYM_KERNEL_GONE);
     const int rc = 0 != (c->run.does & GPUSYM_COPY_WAITS) ? GPUSYM_ERR_LATE
                                                           : c->dev->copy(c->gpu, c->run.dst, c->run.src, c->run.bytes);
     leave(c);
@@ -256,6 +281,7 @@ int gpusym_copier_poll(gpusym_copier_t *c)
 {
     uint32_t status;
     if (gpusym_lane_done(c->lane, &status)) {
+        gpusym_kernel_told_idle(told(c));
         if (__atomic_load_n(&c->unwanted, __ATOMIC_RELAXED)) {
             dismiss_kernel(c);
         }
@@ -291,6 +317,7 @@ void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_
         } else {
             c->dev = dev;
             c->gpu = gpu;
+            c->number = NULL != copiers.first ? copiers.first->number + 1 : 0;
             c->next = copiers.first;
             __atomic_store_n(&copiers.first, c, __ATOMIC_RELEASE);
         }

@@ -15,6 +15,7 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/reg.h"
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/shm/pages.h"
 
 typedef struct {
@@ -46,6 +47,7 @@ struct gpusym_heap {
     unsigned places; /* slabs that range has addresses for */
     mapping_t *peers;
     size_t npeers, room;
+    uint64_t used; /* bytes of slots that communicators have */
     uint32_t epoch_floor;
 };
 
@@ -134,6 +136,9 @@ static void free_memory(gpusym_heap_t *heap, slab_t *slab)
     } else if (NULL != slab->base) {
         heap->dev->mem_free(heap->gpu, slab->base);
     }
+    if (NULL != slab->base) {
+        gpusym_gauge_add(GPUSYM_GAUGE_HEAP, -(int64_t) heap->size);
+    }
     slab->base = NULL;
     slab->exported = false;
 }
@@ -170,6 +175,7 @@ static int fill_memory(gpusym_heap_t *heap, slab_t *slab)
     int rc = heap->vmm ? map_memory(heap, slab) : gpusym_mem_alloc(heap->dev, heap->gpu, heap->size, &base);
     slab->base = heap->vmm ? slab->base : GPUSYM_SUCCESS == rc ? base : NULL;
     if (GPUSYM_SUCCESS == rc) {
+        gpusym_gauge_add(GPUSYM_GAUGE_HEAP, (int64_t) heap->size);
         rc = heap->dev->mem_zero(heap->gpu, slab->base, heap->size);
     }
     if (GPUSYM_SUCCESS == rc) {
@@ -243,14 +249,22 @@ int gpusym_heap_create(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t s
     return GPUSYM_SUCCESS;
 }
 
+static void unmap_peer(gpusym_heap_t *heap, const mapping_t *peer)
+{
+    heap->dev->mem_unimport(heap->gpu, peer->base);
+    gpusym_gauge_add(GPUSYM_GAUGE_MAPPINGS, -1);
+    gpusym_gauge_add(GPUSYM_GAUGE_MAPPED, -(int64_t) peer->size);
+}
+
 void gpusym_heap_destroy(gpusym_heap_t *heap)
 {
     if (NULL == heap) {
         return;
     }
     for (size_t i = 0; i < heap->npeers; i++) {
-        heap->dev->mem_unimport(heap->gpu, heap->peers[i].base);
+        unmap_peer(heap, &heap->peers[i]);
     }
+    gpusym_gauge_add(GPUSYM_GAUGE_HEAP_USED, -(int64_t) heap->used);
     for (unsigned i = 0; i < heap->nslabs; i++) {
         free_slab(heap, &heap->slab[i]);
     }
@@ -316,6 +330,8 @@ static int map_peer(gpusym_heap_t *heap, const gpusym_heap_id_t *id, uint64_t si
     peer = &heap->peers[heap->npeers++];
     *peer = (mapping_t){.base = *base, .size = size, .users = 1};
     memcpy(peer->nonce, id->nonce, sizeof id->nonce);
+    gpusym_gauge_add(GPUSYM_GAUGE_MAPPINGS, 1);
+    gpusym_gauge_add(GPUSYM_GAUGE_MAPPED, (int64_t) size);
     return GPUSYM_SUCCESS;
 }
 
@@ -338,7 +354,7 @@ void gpusym_heap_unpeer(gpusym_heap_t *heap, const gpusym_heap_id_t *id)
     pthread_mutex_lock(&heap->lock);
     mapping_t *peer = find_peer(heap, id);
     if (NULL != peer && 0 == --peer->users) {
-        heap->dev->mem_unimport(heap->gpu, peer->base);
+        unmap_peer(heap, peer);
         *peer = heap->peers[--heap->npeers];
     }
     pthread_mutex_unlock(&heap->lock);
@@ -441,14 +457,21 @@ static unsigned choose_slab(gpusym_heap_t *heap)
     return best;
 }
 
-/* Finds who has the slot at off; NULL: no slot begins there. */
-static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t slab, uint64_t off)
+static void count_used(gpusym_heap_t *heap, int64_t bytes)
+{
+    heap->used += (uint64_t) bytes;
+    gpusym_gauge_add(GPUSYM_GAUGE_HEAP_USED, bytes);
+}
+
+/* Finds who has the slot at off, and its size; NULL: no slot begins there. */
+static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint64_t *size)
 {
     uint64_t at = 0;
     uint64_t *slot = heap->slab[slab].slot;
     for (unsigned c = 0; c < GPUSYM_SLOT_CLASSES; c++) {
         for (uint32_t i = 0; i < gpusym_slot_count(heap->size, c); i++, at += gpusym_slot_size(heap->size, c), slot++) {
             if (at == off) {
+                *size = gpusym_slot_size(heap->size, c);
                 return slot;
             }
         }
@@ -458,9 +481,10 @@ static uint64_t *slot_at(gpusym_heap_t *heap, uint64_t slab, uint64_t off)
 
 static void release_slot(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint64_t line)
 {
-    uint64_t *slot = slot_at(heap, slab, off);
+    uint64_t size, *slot = slot_at(heap, slab, off, &size);
     if (NULL != slot) {
         *slot = line;
+        count_used(heap, -(int64_t) size);
     }
 }
 
@@ -475,6 +499,7 @@ static void reserve(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *off
             offer->off[c] = GPUSYM_SLOT_NONE;
         } else {
             *slot = SLOT_TAKEN;
+            count_used(heap, (int64_t) gpusym_slot_size(heap->size, c));
         }
     }
 }

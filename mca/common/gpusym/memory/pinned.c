@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "mca/common/gpusym/shm/gauges.h"
+
 /* The smallest buffer, in bytes; others are twice as large, and so on, until they are multiples of PINNED_STEP. */
 #define PINNED_MIN (64ull << 10)
 #define PINNED_STEP (8ull << 20)
@@ -54,6 +56,7 @@ static void slot_free(const gpusym_device_t *dev, int i)
     if (NULL != pinned.slot[i].buf) {
         dev->host_free(pinned.slot[i].gpu, pinned.slot[i].buf);
         pinned.bytes -= pinned.slot[i].size;
+        gpusym_gauge_add(GPUSYM_GAUGE_PINNED, -(int64_t) pinned.slot[i].size);
     }
     pinned.slot[i].buf = NULL;
     pinned.slot[i].size = 0;
@@ -109,6 +112,7 @@ static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_
     pinned.slot[i].buf = host;
     pinned.slot[i].size = room;
     pinned.bytes += room;
+    gpusym_gauge_add(GPUSYM_GAUGE_PINNED, (int64_t) room);
     return true;
 }
 

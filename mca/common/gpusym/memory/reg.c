@@ -14,6 +14,7 @@
 
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/trace.h"
 
 unsigned gpusym_reg_limit = GPUSYM_REG_MAX;
@@ -439,6 +440,8 @@ static unsigned unmap_entry(const gpusym_device_t *dev, const view_t *view, mapp
     const bool mapped = NULL != mapping->base;
     if (mapped) {
         GPUSYM_TRACE(UNMAP, mapping->size, 0);
+        gpusym_gauge_add(GPUSYM_GAUGE_MAPPINGS, -1);
+        gpusym_gauge_add(GPUSYM_GAUGE_MAPPED, -(int64_t) mapping->size);
         dev->mem_unimport(view->gpu, mapping->base);
     }
     *mapping = (mapping_t){0, NULL, 0};
@@ -512,6 +515,8 @@ static int map_entry(const gpusym_device_t *dev, view_t *view, unsigned index, u
     rc = dev->mem_import(view->gpu, &handle, &base);
     GPUSYM_TRACE(MAP, size, GPUSYM_SUCCESS == rc);
     if (GPUSYM_SUCCESS == rc) {
+        gpusym_gauge_add(GPUSYM_GAUGE_MAPPINGS, 1);
+        gpusym_gauge_add(GPUSYM_GAUGE_MAPPED, (int64_t) size);
         *mapping = (mapping_t){generation, base, size};
         rc = gpusym_reg_check(dev, base, size);
         if (GPUSYM_SUCCESS == rc) {

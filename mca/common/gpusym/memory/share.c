@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/shm/gauges.h"
 
 /* NULL: no memory. */
 static gpusym_share_t *add(gpusym_shares_t *all, const gpusym_segment_id_t *id, void *base)
@@ -91,6 +92,7 @@ int gpusym_share_register(const gpusym_shares_t *all, gpusym_share_t *share, con
         if (GPUSYM_SUCCESS == share->refused) {
             share->dev = at;
             share->gpu = gpu;
+            gpusym_gauge_add(GPUSYM_GAUGE_PINNED, (int64_t) all->bytes);
         } else {
             GPUSYM_LOG(2, "%s pageable host memory, which is slower: %s", all->what, dev->error());
         }
@@ -119,6 +121,7 @@ void gpusym_shares_close(gpusym_shares_t *all, const gpusym_device_t *dev)
         all->first = share->next;
         if (NULL != share->dev) {
             dev->host_unregister(share->gpu, share->base);
+            gpusym_gauge_add(GPUSYM_GAUGE_PINNED, -(int64_t) all->bytes);
         }
         if (share == all->own) {
             gpusym_segment_free(&share->id, share->base);

@@ -19,6 +19,7 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/rail/call.h"
+#include "mca/common/gpusym/shm/gauges.h"
 
 /* How often the helper thread looks. */
 #define QUICK_NS 100000u
@@ -309,6 +310,7 @@ void gpusym_worker_close(gpusym_worker_t *w)
     }
     if (NULL != w->gpu) {
         (void) w->dev->host_unregister(w->gpu, w->memory);
+        gpusym_gauge_add(GPUSYM_GAUGE_PINNED, -(int64_t) w->usable);
     }
     munmap(w->memory, w->bytes);
     pthread_cond_destroy(&w->nap);
@@ -447,6 +449,7 @@ int gpusym_worker_map(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
         w->dev = dev;
         w->gpu = gpu;
         w->device_side = device_side;
+        gpusym_gauge_add(GPUSYM_GAUGE_PINNED, (int64_t) w->usable);
         GPUSYM_LOG(2, "%lu bytes pinned for messages between hosts, in %.1f ms", (unsigned long) w->usable,
                    (double) (gpusym_now_ns() - start) / 1e6);
     }

@@ -22,6 +22,7 @@
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/shm/arena.h"
 #include "mca/common/gpusym/shm/fd.h"
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/shm/process.h"
 
 /* ---- the slab ---- */
@@ -29,7 +30,7 @@
 /* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of 18 ranks. */
 #define SLAB_BYTES (96ull << 20)
 /* "gpusypg" and a digit, which changes with what gpusym_pages_look() finds: lines, areas. */
-#define SLAB_MAGIC 0x6770757379706733ull
+#define SLAB_MAGIC 0x6770757379706734ull
 #define SLAB_MAGIC_VERSION 0xffull
 
 /* The slab's first line. */
@@ -44,6 +45,7 @@ typedef struct {
 #define SLAB_LINES (SLAB_AREAS + (uint64_t) GPUSYM_AREAS_BYTES)
 #define SLAB_TABLES (64ull << 20)
 _Static_assert(sizeof(slab_head_t) <= SLAB_AREAS, "the head does not fit its place");
+_Static_assert(sizeof(gpusym_gauges_t) <= GPUSYM_AREA_GAUGES_LAST - GPUSYM_AREA_GAUGES, "nor do the gauges");
 _Static_assert(0 == GPUSYM_PAGES_LINE % 64, "lines are whole cache lines");
 /* Where the end of a line begins. */
 #define LINE_END (GPUSYM_PAGES_LINE - sizeof(gpusym_line_end_t))
@@ -110,6 +112,7 @@ static int make_slab(void)
     }
     __atomic_store_n(&slab.base, base, __ATOMIC_RELEASE);
     ((slab_head_t *) base)->owner = getpid();
+    gpusym_gauges_move((gpusym_gauges_t *) gpusym_pages_area(GPUSYM_AREA_GAUGES));
     return GPUSYM_SUCCESS;
 }
 
@@ -193,6 +196,7 @@ void gpusym_pages_close(void)
     }
     if (NULL != slab.base) {
         free_arenas();
+        gpusym_gauges_move(NULL);
         gpusym_segment_free(&slab.id, slab.base);
         __atomic_store_n(&slab.base, NULL, __ATOMIC_RELEASE);
     }
@@ -545,4 +549,9 @@ uint64_t gpusym_look_lines(const gpusym_look_t *look)
 bool gpusym_look_line(const gpusym_look_t *look, uint64_t i, size_t from, size_t bytes, void *copy)
 {
     return (ssize_t) bytes == pread(look->fd, copy, bytes, (off_t) (SLAB_LINES + i * GPUSYM_PAGES_LINE + from));
+}
+
+bool gpusym_look_area(const gpusym_look_t *look, gpusym_area_t area, size_t bytes, void *copy)
+{
+    return (ssize_t) bytes == pread(look->fd, copy, bytes, (off_t) (SLAB_AREAS + area));
 }

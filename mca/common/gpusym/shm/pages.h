@@ -30,7 +30,7 @@ int gpusym_pages_open(gpusym_pages_id_t *id);
 void gpusym_pages_close(void);
 
 /* Size of a line in bytes: whole cache lines. */
-#define GPUSYM_PAGES_LINE 2624u
+#define GPUSYM_PAGES_LINE 2688u
 /* The end of every line. */
 typedef struct {
     uint64_t key;        /* its user's; 0: the line is not in use. Cleared when the line is freed or retired */
@@ -87,6 +87,17 @@ bool gpusym_line_fits(uint64_t off);
 /* Return the number of lines that a peer has handed out, freed ones included, and the i-th of them. */
 uint64_t gpusym_peer_lines(const gpusym_peer_t *peer);
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i);
+/* The areas: parts of every slab, at fixed offsets, initially zero, for what a process tells all peers. AREA(id,
+ * bytes): whole pages. */
+#define GPUSYM_PAGES_AREAS(AREA)                                 \
+    AREA(REG, 9u * 4096u)                  /* memory/reg.c */    \
+    AREA(DESCS, 3u * 4096u + 4096u * 512u) /* p2p/send_desc.c */ \
+    AREA(WINDOW, 4096u)                    /* memory/window.c */ \
+    AREA(GAUGES, 4096u)                    /* shm/gauges.h */
+#define GPUSYM_AREA_PLACE(id, bytes) GPUSYM_AREA_##id, GPUSYM_AREA_##id##_LAST = GPUSYM_AREA_##id + (bytes) -1,
+/* An area's name is the offset of its first byte in the areas; _LAST: of its last byte. */
+typedef enum { GPUSYM_PAGES_AREAS(GPUSYM_AREA_PLACE) GPUSYM_AREAS_BYTES } gpusym_area_t;
+#undef GPUSYM_AREA_PLACE
 /* The slab of a process as another program sees it, which reads it and is no peer: it maps nothing, and touches none of
  * the slab's memory. */
 typedef struct {
@@ -105,20 +116,12 @@ uint64_t gpusym_look_lines(const gpusym_look_t *look);
 /* Copies `bytes` bytes of the i-th of them, from byte `from` of it on. The process may change them meanwhile. False:
  * they cannot be read. */
 bool gpusym_look_line(const gpusym_look_t *look, uint64_t i, size_t from, size_t bytes, void *copy);
+/* Copies the first `bytes` bytes of an area of the process, as above. */
+bool gpusym_look_area(const gpusym_look_t *look, gpusym_area_t area, size_t bytes, void *copy);
 /* Returns the launch token of a process (agree/tokens.h): 0, or its holder. */
 uint64_t *gpusym_peer_token(gpusym_peer_t *peer);
 /* Asks for its cache line, to be written soon: that takes 0.1 us, and nobody waits for it here. */
 void gpusym_peer_token_prefetch(gpusym_peer_t *peer);
-/* The areas: parts of every slab, at fixed offsets, initially zero, for what a process tells all peers. AREA(id,
- * bytes): whole pages. */
-#define GPUSYM_PAGES_AREAS(AREA)                                 \
-    AREA(REG, 9u * 4096u)                  /* memory/reg.c */    \
-    AREA(DESCS, 3u * 4096u + 4096u * 512u) /* p2p/send_desc.c */ \
-    AREA(WINDOW, 4096u)                    /* memory/window.c */
-#define GPUSYM_AREA_PLACE(id, bytes) GPUSYM_AREA_##id, GPUSYM_AREA_##id##_LAST = GPUSYM_AREA_##id + (bytes) -1,
-/* An area's name is the offset of its first byte in the areas; _LAST: of its last byte. */
-typedef enum { GPUSYM_PAGES_AREAS(GPUSYM_AREA_PLACE) GPUSYM_AREAS_BYTES } gpusym_area_t;
-#undef GPUSYM_AREA_PLACE
 /* Return an area of this process (NULL before gpusym_pages_open), and of a peer. */
 void *gpusym_pages_area(gpusym_area_t area);
 void *gpusym_peer_area(gpusym_peer_t *peer, gpusym_area_t area);

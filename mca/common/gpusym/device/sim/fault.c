@@ -21,13 +21,16 @@ static const char *const fault_words[SIM_FAULT_KINDS] = {
 
 #define FAULTS_MAX 32
 
-#define DIE "die:"
+typedef enum { FAILS, DIES, STAYS } fault_end_t;
+
+/* What stands before the event, by what comes of it. */
+static const char *const fault_ends[] = {[FAILS] = "", [DIES] = "die:", [STAYS] = "stay:"};
 
 struct fault {
     sim_fault_t kind;
     unsigned long n; /* the n-th event of that kind, from 1 */
     bool onwards;    /* and all later ones */
-    bool dies;       /* then the process ends, in place of a failure */
+    fault_end_t end;
 };
 
 /* Written by sim_faults_parse(), while the simulator is not open. */
@@ -59,13 +62,24 @@ static sim_fault_t fault_find(const char *word, size_t length)
     return SIM_FAULT_KINDS;
 }
 
-/* Parses one entry, "[die:]what:n[+][@rank]", that ends at end.  Returns false if it is malformed. */
+/* Reads "die:" or "stay:", if that stands at *at, and moves *at behind it. */
+static fault_end_t end_parse(const char **at)
+{
+    for (fault_end_t end = DIES; end <= STAYS; end++) {
+        if (0 == strncmp(*at, fault_ends[end], strlen(fault_ends[end]))) {
+            *at += strlen(fault_ends[end]);
+            return end;
+        }
+    }
+    return FAILS;
+}
+
+/* Parses one entry, "[die:|stay:]what:n[+][@rank]", that ends at end.  Returns false if it is malformed. */
 static bool fault_parse(const char *part, const char *end)
 {
-    const bool dies = 0 == strncmp(part, DIE, strlen(DIE));
-    part += dies ? strlen(DIE) : 0;
+    const fault_end_t how = end_parse(&part);
     const size_t word = strcspn(part, ":,");
-    struct fault fault = {.kind = fault_find(part, word), .dies = dies};
+    struct fault fault = {.kind = fault_find(part, word), .end = how};
     part += word;
     if (SIM_FAULT_KINDS == fault.kind || ':' != *part++ || !number_parse(&part, &fault.n) || 0 == fault.n) {
         return false;
@@ -97,11 +111,11 @@ int sim_faults_parse(const char *spec)
     while (NULL != spec && '\0' != *spec) {
         const char *end = spec + strcspn(spec, ",");
         if (!fault_parse(spec, end)) {
-            int used = snprintf(
-                sim.why, sizeof(sim.why),
-                "faults to inject: \"%.*s\" is not [die:]what:n[+][@rank] with n from 1 (at most %d of them), where"
-                " what is one of",
-                (int) (end - spec < 64 ? end - spec : 64), spec, FAULTS_MAX);
+            int used = snprintf(sim.why, sizeof(sim.why),
+                                "faults to inject: \"%.*s\" is not [die:|stay:]what:n[+][@rank] with n from 1 (at most "
+                                "%d of them), where"
+                                " what is one of",
+                                (int) (end - spec < 64 ? end - spec : 64), spec, FAULTS_MAX);
             for (unsigned kind = 0; kind < SIM_FAULT_KINDS && used < (int) sizeof(sim.why); kind++) {
                 used += snprintf(sim.why + used, sizeof(sim.why) - (size_t) used, " %s", fault_words[kind]);
             }
@@ -115,6 +129,18 @@ int sim_faults_parse(const char *spec)
 void gpusym_sim_faults_hold(bool hold)
 {
     held = hold;
+}
+
+/* Does not return, as a call of a driver that hangs. */
+static void stay(void)
+{
+    if (NULL != gpusym_sim_params.stays) {
+        gpusym_sim_params.stays();
+        return;
+    }
+    for (;;) {
+        pause();
+    }
 }
 
 static void die(void)
@@ -154,11 +180,11 @@ bool sim_fault_due(sim_fault_t kind)
         if (kind != f->kind || n < f->n || (n > f->n && !f->onwards)) {
             continue;
         }
-        if (!f->dies) {
+        if (FAILS == f->end) {
             sim_fail(GPUSYM_ERR, "injected fault %s:%lu", fault_words[kind], n);
             return true;
         }
-        die();
+        (DIES == f->end ? die : stay)();
     }
     return false;
 }

@@ -21,14 +21,15 @@ typedef struct {
     int local_rank; /* of this process on its host */
     int world_rank; /* of this process, for @rank */
     int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */
-    /* Faults to inject: "[die:]what:n[+][@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch, graph,
-     * hostalloc, copy, stream (its making) or open (of a GPU) fails, or the n-th launch never writes its word ("hang"),
-     * or never ends, nor does what is behind it ("freeze"), or the n-th address that a resident kernel reads from its
-     * doorbell comes too late ("doorbell"), or the n-th kernel that was launched early leaves when it has sent its
-     * entry ("entry"); on every rank or one. With "+" all later
-     * ones fail too; with "die:" the process is killed instead as it comes to that. */
+    /* Faults to inject: "[die:|stay:]what:n[+][@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch,
+     * graph, hostalloc, copy, stream (its making) or open (of a GPU) fails, or the n-th launch never writes its word
+     * ("hang"), or never ends, nor does what is behind it ("freeze"), or the n-th address that a resident kernel reads
+     * from its doorbell comes too late ("doorbell"), or the n-th kernel that was launched early leaves when it has sent
+     * its entry ("entry"); on every rank or one. With "+" all later ones fail too; with "die:" the process is killed
+     * instead as it comes to that; with "stay:" that call does not return. */
     const char *fail;
-    void (*dies)(void); /* is called in place of that death; if it returns, nothing fails. NULL: SIGKILL */
+    void (*dies)(void);  /* is called in place of that death; if it returns, nothing fails. NULL: SIGKILL */
+    void (*stays)(void); /* is called by what does not return; if it returns, so does that, and nothing fails */
     /* "A-B:CLASS[!][,...]": the class (topo/links.h) of the link between GPUs A and B, which are numbered as the
      * local ranks they are handed to; 0: neither maps the other's memory. With "!" each copy across it changes a byte.
      * Of all others: one NVLink. */
