@@ -17,13 +17,6 @@
 
 bool gpusym_threads = true;
 
-uint64_t gpusym_coarse_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
-}
-
 bool gpusym_file_line(const char *path, char *text, size_t size)
 {
     size_t used = 0;

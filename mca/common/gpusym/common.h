@@ -42,7 +42,13 @@ static inline uint64_t gpusym_now_ns(void)
 }
 
 /* The same, to some milliseconds, for a few nanoseconds. */
-uint64_t gpusym_coarse_ns(void);
+static inline uint64_t gpusym_coarse_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
 
 /* Reads the first line of a file (of /proc, say), without its newline, cut to size - 1 characters. False, with text "":
  * the file cannot be read (errno), or is empty. */

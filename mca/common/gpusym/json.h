@@ -12,8 +12,9 @@
 #define GPUSYM_JSON_ROOM(bytes) (2 * (bytes) + 3)
 
 /* Writes a text as a JSON string, with its quotes, into to[size]; cut where it does not fit, size at least 3. A '?'
- * stands for each byte that is no printable ASCII: a name may have any, UTF-8 or not. */
-static inline void gpusym_json_text(const char *text, char *to, size_t size)
+ * stands for each byte that is no printable ASCII: a name may have any, UTF-8 or not. Never inlined: the path of a
+ * traced call would be longer by it. */
+static __attribute__((noinline, unused)) void gpusym_json_text(const char *text, char *to, size_t size)
 {
     size_t used = 0;
     to[used++] = '"';
