@@ -47,12 +47,21 @@ ask() {
     verdict "$label: status $1" "$([ $status = "$1" ] || echo $status)" "$dir/log"
 }
 
-# await REGEX: asks until a line matches, for 30 s
+# await REGEX [N]: asks until N lines match (default: any), for 30 s; the answer is in $dir/log
 await() {
+    local i n
     for ((i = 0; i < 300; i++)); do
-        timeout 60 "$info" --job "$job" 2>/dev/null </dev/null | grep -Eq -- "$1" && return
+        timeout 60 "$info" --job "$job" >"$dir/log" 2>/dev/null </dev/null
+        n=$(grep -Ec -- "$1" "$dir/log")
+        [ "$n" -eq 0 ] || [ "$n" != "${2:-$n}" ] || return
         sleep 0.1
     done
+}
+
+# tells REGEX [N]: as says, of what it says within 30 s: each rank tells of itself when it gets there
+tells() {
+    await "${1// / +}" "${2:-1}"
+    says "$@"
 }
 
 # pid_of RANK: the process id of a rank, as the last answer has it in the table of processes
@@ -64,7 +73,7 @@ begin late
 await '^late +rank 2 '
 ask 0 --job "$job"
 says '^late rank 2 \(pid [0-9]+\) of MPI_COMM_WORLD .*, in MPI_Allreduce, call 5, behind by 1$'
-says '^ MPI_COMM_WORLD .* [01] 3 [0-9]+ 5 MPI_Allreduce 400 posted .* 2 \(pid [0-9]+\)$' 2
+tells '^ MPI_COMM_WORLD .* [01] 3 [0-9]+ 5 MPI_Allreduce 400 posted .* 2 \(pid [0-9]+\)$' 2
 # The heap has a slot of half its size; each rank maps the heaps of the other two, and what it has of their buffers.
 says '^ [^ ]+ [0-2] [0-9]+ standstill [A-Z] [0-9.]+ 56 28 [0-9.]+ [2-9] (112|1[1-9][0-9](\.[0-9])?)$' 3
 ask 0 --job "$(pid_of 1)"
@@ -87,9 +96,9 @@ await ' MPI_Allreduce of MPI_COMM_WORLD .* idle '
 await ' MPI_Allreduce of MPI_COMM_WORLD .* not running +2'
 ask 0 --job "$job"
 says '^late no rank: no call waits$'
-says ' 4 MPI_Allreduce - does not wait' 3
-says '^ [0-2] [0-9]+ MPI_Allreduce of MPI_COMM_WORLD .* not running [2-9][0-9.]* 4$' 3
-says '^ [0-2] [0-9]+ copier of GPU [0-2] not running [1-9][0-9.]* [0-9]+$' 3
+tells ' 4 MPI_Allreduce - does not wait' 3
+tells '^ [0-2] [0-9]+ MPI_Allreduce of MPI_COMM_WORLD .* not running [1-9][0-9.]* 4$' 3
+tells '^ [0-2] [0-9]+ copier of GPU [0-2] not running [1-9][0-9.]* [0-9]+$' 3
 # Another job beside it.
 calm=$job
 "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" -n 2 "$builddir/test/faults/standstill" calm "$dir/go" >"$dir/other" 2>&1 </dev/null &
@@ -114,25 +123,25 @@ await '^ +half .* 0 +2 .* MPI_Allreduce '
 await '^late +rank 3 '
 ask 0 --job "$job"
 says '^late rank 3 \(pid [0-9]+\) of MPI_COMM_WORLD .*, in MPI_Allreduce, call [0-9]+, behind by 1$'
-says '^ MPI_COMM_WORLD .* [02] 4 [0-9]+ [0-9]+ MPI_Allreduce 400 posted .* 1 \(pid [0-9]+\), 3 \(pid [0-9]+\)$' 2
-says '^ half .* 0 2 [0-9]+ 1 MPI_Allreduce .* not posted .* 1$' # that one has no line there yet
+tells '^ MPI_COMM_WORLD .* [02] 4 [0-9]+ [0-9]+ MPI_Allreduce 400 posted .* 1 \(pid [0-9]+\), 3 \(pid [0-9]+\)$' 2
+tells '^ half .* 0 2 [0-9]+ 1 MPI_Allreduce .* not posted .* 1$' # that one has no line there yet
 end halves
 
 begin cross
 await '^late +ranks wait for each other'
 ask 0 --job "$job"
 says '^late ranks wait for each other, in different calls$'
-says '^ MPI_COMM_WORLD .* 0 3 [0-9]+ [0-9]+ MPI_Allreduce 400 posted .* 1 \(pid [0-9]+\), 2 \(pid [0-9]+\)$'
-says '^ other .* [12] 3 [0-9]+ 2 MPI_Allreduce 400 posted .* 0 \(pid [0-9]+\)$' 2
+tells '^ MPI_COMM_WORLD .* 0 3 [0-9]+ [0-9]+ MPI_Allreduce 400 posted .* 1 \(pid [0-9]+\), 2 \(pid [0-9]+\)$'
+tells '^ other .* [12] 3 [0-9]+ 2 MPI_Allreduce 400 posted .* 0 \(pid [0-9]+\)$' 2
 end cross
 
 begin late 4 --mca coll_gpusym_node_size 2
 await '^late +rank 3 '
 ask 0 --job "$job"
 says '^late rank 3 \(pid [0-9]+\) of MPI_COMM_WORLD .*, in MPI_Allreduce, call 6, behind by 1$'
-says '^ MPI_COMM_WORLD .* 0 4 [0-9]+ 6 MPI_Allreduce 400 agrees rails [0-9.]+ 2 \(pid [0-9]+\)$'
-says '^ MPI_COMM_WORLD .* 1 4 [0-9]+ 6 MPI_Allreduce 400 agrees rails [0-9.]+ 0 \(pid [0-9]+\)$'
-says '^ MPI_COMM_WORLD .* 2 4 [0-9]+ 6 MPI_Allreduce 400 posted rails [0-9.]+ 3 \(pid [0-9]+\)$'
+tells '^ MPI_COMM_WORLD .* 0 4 [0-9]+ 6 MPI_Allreduce 400 agrees rails [0-9.]+ 2 \(pid [0-9]+\)$'
+tells '^ MPI_COMM_WORLD .* 1 4 [0-9]+ 6 MPI_Allreduce 400 agrees rails [0-9.]+ 0 \(pid [0-9]+\)$'
+tells '^ MPI_COMM_WORLD .* 2 4 [0-9]+ 6 MPI_Allreduce 400 posted rails [0-9.]+ 3 \(pid [0-9]+\)$'
 end islands
 
 # A rank that has posted a nonblocking call, and stays in a call of its driver that is to launch it.
@@ -143,7 +152,7 @@ job=$!
 await '^late +rank 2 .* which has not launched it$'
 ask 0 --job "$job"
 says '^late rank 2 \(pid [0-9]+\) of .*, in MPI_Allreduce, call 3, which has not launched it$'
-says ' [01] 3 [0-9]+ 3 MPI_Allreduce 4000 runs kernel [0-9.]+ 2 \(pid [0-9]+\)$' 2
+tells ' [01] 3 [0-9]+ 3 MPI_Allreduce 4000 runs kernel [0-9.]+ 2 \(pid [0-9]+\)$' 2
 printf '%s\n' ' has waited ' ' has waited ' ' has waited ' >"$dir/said"
 wait "$job"
 verdict "stuck: the job ends well" "$([ $? = 0 ] || echo no)" "$dir/job"
@@ -153,8 +162,8 @@ begin late 2 --mca coll_gpusym_sim_fail freeze:1@1 --mca coll_gpusym_timeout 0
 await ' MPI_Allreduce of MPI_COMM_WORLD .* busy +[2-9]'
 ask 0 --job "$job"
 says '^late no rank: the calls run$'
-says '^ [01] [0-9]+ MPI_Allreduce of MPI_COMM_WORLD .* busy [2-9][0-9.]* 1$' 2
-says '^ MPI_COMM_WORLD .* [01] 2 [0-9]+ 1 MPI_Allreduce 400 runs kernel [1-9][0-9.]* -$' 2
+tells '^ [01] [0-9]+ MPI_Allreduce of MPI_COMM_WORLD .* busy [1-9][0-9.]* 1$' 2
+tells '^ MPI_COMM_WORLD .* [01] 2 [0-9]+ 1 MPI_Allreduce 400 runs kernel [1-9][0-9.]* -$' 2
 kill "$job"
 wait "$job"
 

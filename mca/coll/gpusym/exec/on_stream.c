@@ -613,6 +613,11 @@ uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)
     return what;
 }
 
+void coll_gpusym_on_stream_listen(void)
+{
+    opal_progress();
+}
+
 int coll_gpusym_on_stream_code(const coll_gpusym_on_stream_t *s, uint32_t status, int rank)
 {
     if (GPUSYM_STATUS_OK == status) {

@@ -81,6 +81,8 @@ bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number);
 /* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown, or
  * COLL_GPUSYM_ON_STREAM_REVOKED. */
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank);
+/* Makes progress, for a program that makes no call of MPI: word of a revoked communicator comes so. */
+void coll_gpusym_on_stream_listen(void);
 /* The MPI error code for both. Open MPI is told of a rank that has died. */
 int coll_gpusym_on_stream_code(const coll_gpusym_on_stream_t *s, uint32_t status, int rank);
 

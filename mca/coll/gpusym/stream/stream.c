@@ -19,7 +19,6 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/gpusym/streams.h"
-#include "opal/runtime/opal_progress.h"
 
 /* ---- errors ---- */
 
@@ -537,7 +536,7 @@ static int failed(void *comm, int *error, int *rank)
         return MPI_ERR_UNSUPPORTED_OPERATION;
     }
     if (NULL != e->on_stream) {
-        opal_progress(); /* brings word of a revoked communicator */
+        coll_gpusym_on_stream_listen();
         *error = find_failure(e, "a call on a stream");
         (void) coll_gpusym_on_stream_failed(e->on_stream, rank);
         *rank = *rank < 0 ? -1 : *rank;
