@@ -3,7 +3,8 @@
  *
  * mpirun test, on 2 ranks: messages of GPU memory, some of whose parts the PML refuses to send. An RTS that is
  * refused is an error of its message, for which nothing is kept, and later messages are right. Data that an RTS
- * has announced follow when the PML takes them; if it never does, the send ends when its receiver has died.
+ * has announced follow when the PML takes them; if it never does, the send ends when its receiver has died. And
+ * messages that find no room to be buffered.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
@@ -17,6 +18,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
+#include "mca/common/gpusym/p2p/pipeline.h"
 #include "mca/common/gpusym/p2p/send_desc.h"
 #include "ompi/mca/pml/pml.h"
 #include "test/mpi/check.h"
@@ -24,7 +26,7 @@
 #define USAGE ""
 #define TAG 5
 #define TIMES 5 /* that the PML refuses announced data, before it takes them */
-enum { LONG = 100000, ROWS = 500, ROW = 64, SHORT = 2000, TINY = GPUSYM_RTS };
+enum { LONG = 100000, ROWS = 500, ROW = 64, TINY = GPUSYM_RTS };
 
 static int rank;
 
@@ -225,22 +227,57 @@ static bool rts_refused(void *buffer, MPI_Datatype type, int count, size_t bytes
     return say(before == held, "memory is kept for a message that has ended") && good;
 }
 
-/* A message that nobody receives yet is buffered: its data are refused at first. */
-static bool buffered_refused(void *buffer)
+/* More messages than there is room to buffer, which nobody receives yet: some complete, the others once they are
+ * received. */
+static bool room_full(void)
 {
-    bool good = true;
+    enum { BYTES = 8192, MESSAGES = GPUSYM_PIPELINE_BUFFERS / BYTES + 40 };
+    static MPI_Request request[MESSAGES];
+    char *buffer = mem_alloc(MEM_DEVICE, (size_t) MESSAGES * BYTES);
+    int flag, all = 0;
+    bool good = NULL != buffer;
 
-    if (1 == rank) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        MPI_Recv(buffer, SHORT, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        return say(is_right(buffer, SHORT, 1, 1, 9), "wrong data of a buffered message");
+    MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
+    for (int i = 0; good && 0 == rank && i < MESSAGES; i++) {
+        fill(buffer + (size_t) i * BYTES, BYTES, i);
+        MPI_Isend(buffer + (size_t) i * BYTES, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request[i]);
     }
-    fill(buffer, SHORT, 9);
-    refuse(ANNOUNCED, TIMES);
-    good = say(MPI_SUCCESS == MPI_Send(buffer, SHORT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "a buffered send");
-    good = say(has_refused(TIMES), "a buffered message was not refused as often") && good;
-    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; good && 0 == rank && i < MESSAGES - 40; i++) {
+        MPI_Wait(&request[i], MPI_STATUS_IGNORE);
+    }
+    if (good && 0 == rank) {
+        MPI_Testall(MESSAGES, request, &all, MPI_STATUSES_IGNORE);
+        good = say(!all, "there was room for all");
+        for (int i = 0; i < MESSAGES; i++) { /* the buffers are the program's again */
+            MPI_Test(&request[i], &flag, MPI_STATUS_IGNORE);
+            if (flag) {
+                mem_write(buffer + (size_t) i * BYTES, memset(image, 0, BYTES), BYTES);
+            }
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Waitall(MESSAGES, request, MPI_STATUSES_IGNORE);
+    } else if (1 == rank && NULL != buffer) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int i = 0; good && i < MESSAGES; i++) {
+            MPI_Recv(buffer, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            good = say(is_right(buffer, BYTES, 1, 1, i), "wrong data of a buffered message");
+        }
+    }
+    mem_free(MEM_DEVICE, buffer);
     return good;
+}
+
+/* Messages of the size of an RTS, until the table of send descriptors is full. Returns how many. */
+static unsigned fill_table(int tag)
+{
+    unsigned n = 0;
+    char tiny[TINY] = {0};
+    while (gpusym_send_descs_live() < GPUSYM_SEND_DESC_MAX && n < 2 * GPUSYM_SEND_DESC_MAX) {
+        memcpy(tiny, &n, sizeof n);
+        MPI_Send(tiny, TINY, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+        n++;
+    }
+    return n;
 }
 
 /* So many messages of the size of an RTS that the table of send descriptors is full: data of two more follow theirs,
@@ -252,11 +289,7 @@ static bool following_refused(void *buffer)
     char tiny[TINY] = {0};
 
     if (0 == rank) {
-        while (gpusym_send_descs_live() < GPUSYM_SEND_DESC_MAX && n < 2 * GPUSYM_SEND_DESC_MAX) {
-            memcpy(tiny, &n, sizeof n);
-            MPI_Send(tiny, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-            n++;
-        }
+        n = fill_table(TAG);
         refuse(ANNOUNCED, TIMES);
         fill(buffer, TINY, 4);
         good = say(MPI_SUCCESS == MPI_Send(buffer, TINY, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "a send that follows");
@@ -318,10 +351,11 @@ static bool receiver_dead(void *buffer)
     bool good = true;
 
     if (0 == rank) {
-        fill(buffer, SHORT, 1);
+        (void) fill_table(TAG + 3);
+        fill(buffer, TINY, 1);
         refuse(ANNOUNCED, LONG_MAX);
         __atomic_store_n(&dead, true, __ATOMIC_RELAXED);
-        good = say(MPI_SUCCESS != MPI_Send(buffer, SHORT, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), "sent to the dead");
+        good = say(MPI_SUCCESS != MPI_Send(buffer, TINY, MPI_BYTE, 1, TAG + 3, MPI_COMM_WORLD), "sent to the dead");
         __atomic_store_n(&dead, false, __ATOMIC_RELAXED);
         good = say(!has_refused(0), "the PML was not asked") && good;
     }
@@ -348,7 +382,7 @@ int main(int argc, char **argv)
     check_result(&t, rts_refused(buffer, MPI_BYTE, LONG, LONG, 1, 1));
     check_result(&t, rts_refused(buffer, rows, 1, (2 * ROWS - 1) * ROW, ROW, 2 * ROW));
     check_result(&t, rts_refused(buffer, MPI_BYTE, TINY, TINY, 1, 1));
-    check_result(&t, buffered_refused(buffer));
+    check_result(&t, room_full());
     check_result(&t, following_refused(buffer));
     check_result(&t, receiver_dead(buffer));
     check_result(&t, copy_fails(1)); /* the next messages go through pipelines, too */

@@ -85,6 +85,11 @@ static inline bool gpusym_ompi_fits(void)
 /* What Open MPI knows of the dead: something only if it was built so, and mpirun has been told that the job is to go on
  * without them. */
 #if OMPI_MAJOR_VERSION >= 5 && OPAL_ENABLE_FT_MPI
+/* Whether a job goes on without ranks that die. */
+static inline bool gpusym_ft_enabled(void)
+{
+    return ompi_ftmpi_enabled;
+}
 /* Whether a rank of a communicator has died. Open MPI then ends all requests on it whose tags are not the program's. */
 static inline bool gpusym_ft_hurt(struct ompi_communicator_t *comm)
 {
@@ -123,6 +128,10 @@ static inline bool gpusym_ft_revoke(struct ompi_communicator_t *comm)
     return ompi_ftmpi_enabled && OMPI_SUCCESS == ompi_comm_revoke_internal(comm);
 }
 #else
+static inline bool gpusym_ft_enabled(void)
+{
+    return false;
+}
 static inline bool gpusym_ft_hurt(struct ompi_communicator_t *comm)
 {
     (void) comm;

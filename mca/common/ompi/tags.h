@@ -14,15 +14,14 @@
 
 #include "ompi/mca/coll/base/coll_tags.h"
 
-/* Data that follow an RTS as a message of their own: [FIRST, FIRST + NUMBERS) of RTS messages that name an entry,
- * and as many of others behind (pml/gpusym/fetch.c). */
+/* Data that follow an RTS as a message of their own (pml/gpusym/fetch.c). */
 #define GPUSYM_TAG_FOLLOW_FIRST (-INT_MAX)
-#define GPUSYM_TAG_FOLLOW_NUMBERS 0x10000000
-#define GPUSYM_TAG_FOLLOW_LAST (GPUSYM_TAG_FOLLOW_FIRST + 2 * GPUSYM_TAG_FOLLOW_NUMBERS - 1)
+#define GPUSYM_TAG_FOLLOW_NUMBERS 0x20000000
+#define GPUSYM_TAG_FOLLOW_LAST (GPUSYM_TAG_FOLLOW_FIRST + GPUSYM_TAG_FOLLOW_NUMBERS - 1)
 
 /* All-reduces that Open MPI itself calls (coll/gpusym/call/internal.c). Far below the tags that coll/libnbc counts down
  * from -27, and also in the 24 bits that pml/ucx sends of it: there it is -4194304. */
-#define GPUSYM_TAG_INTERNAL (INT_MIN + 2 * GPUSYM_TAG_FOLLOW_NUMBERS + (3 << 22))
+#define GPUSYM_TAG_INTERNAL (INT_MIN + GPUSYM_TAG_FOLLOW_NUMBERS + (3 << 22))
 
 /* What the processes tell rank 0 at the end (coll/gpusym/team/totals.c). */
 #define GPUSYM_TAG_TOTALS (GPUSYM_TAG_INTERNAL + 1)

@@ -56,12 +56,11 @@ bool pml_gpusym_follow_read(const uint8_t rts[GPUSYM_RTS], uint32_t *number)
     return FOLLOWS == index;
 }
 
-/* Send descriptors, and RTS messages that name none, are counted apart. Messages between two ranks that follow at the
- * same time have different numbers: there is no room in memory for 2^28 of them. */
-int pml_gpusym_follow_tag(uint64_t number, bool named)
+/* Messages between two ranks that follow at the same time have different tags: there is no room in memory for 2^29 of
+ * them. */
+int pml_gpusym_follow_tag(uint32_t number)
 {
-    const int first = GPUSYM_TAG_FOLLOW_FIRST + (named ? 0 : GPUSYM_TAG_FOLLOW_NUMBERS);
-    return first + (int) (number % GPUSYM_TAG_FOLLOW_NUMBERS);
+    return GPUSYM_TAG_FOLLOW_FIRST + (int) (number % GPUSYM_TAG_FOLLOW_NUMBERS);
 }
 
 /* ---- the end ---- */
@@ -164,7 +163,7 @@ static bool step_follow(request_t *r)
 }
 
 /* The data come as a message of the PML. */
-static bool receive_following(request_t *r, uint64_t number, bool named)
+static bool receive_following(request_t *r)
 {
     const ompi_status_public_t *status = status_of(r);
     const size_t bytes = r->desc.offer.bytes;
@@ -175,8 +174,9 @@ static bool receive_following(request_t *r, uint64_t number, bool named)
         end_receive(r, pml_gpusym_report_memory(r->base.req_comm, status->MPI_SOURCE, status->MPI_TAG, bytes));
         return false;
     }
-    const int rv = pml_gpusym_host.pml_irecv(r->bounce.p, bytes, MPI_BYTE, status->MPI_SOURCE,
-                                             pml_gpusym_follow_tag(number, named), r->base.req_comm, &r->inner);
+    const int rv =
+        pml_gpusym_host.pml_irecv(r->bounce.p, bytes, MPI_BYTE, status->MPI_SOURCE,
+                                  pml_gpusym_follow_tag((uint32_t) r->desc.number), r->base.req_comm, &r->inner);
     if (OMPI_SUCCESS != rv) {
         r->inner = NULL;
         end_receive(r, rv);
@@ -582,11 +582,6 @@ static bool step_claimed(request_t *r)
         return fetch_pinned(r);
     case GPUSYM_SEND_DESC_PIPELINE:
         return fetch_pieces(r);
-    case GPUSYM_SEND_DESC_FOLLOWS: {
-        const uint64_t number = r->desc.number;
-        gpusym_send_desc_end(&r->desc, GPUSYM_SUCCESS);
-        return receive_following(r, number, true);
-    }
     default:
         end_fetch(r, GPUSYM_ERR_CORRUPT,
                   pml_gpusym_report_corrupt(r->base.req_comm, status_of(r)->MPI_SOURCE, status_of(r)->MPI_TAG));
@@ -599,7 +594,7 @@ static bool step_full(request_t *r)
     if (!pml_gpusym_inner_is_complete(r)) {
         return true;
     }
-    return receive_following(r, r->desc.number, false);
+    return receive_following(r);
 }
 
 /* With `error`, of the claim, set. */

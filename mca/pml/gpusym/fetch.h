@@ -22,12 +22,9 @@ void pml_gpusym_fetch(pml_gpusym_request_t *r, const ompi_status_public_t *statu
 /* Begins to fetch a send descriptor that r has claimed. */
 void pml_gpusym_fetch_claimed(pml_gpusym_request_t *r, const ompi_status_public_t *status);
 
-/* The tag by which the data follow an RTS as a message of their own. number: of the send descriptor; or, if the RTS
- * names none, that of the RTS. */
-int pml_gpusym_follow_tag(uint64_t number, bool named);
-
-/* An RTS that names no entry: the table was full. Its data follow. Writes it; tells whether one is such, and gets
- * its number. */
+/* An RTS that names no entry, since the table was full: its data follow as a message of their own, by this tag. Writes
+ * it; tells whether one is such, and gets its number. */
+int pml_gpusym_follow_tag(uint32_t number);
 void pml_gpusym_follow_write(uint8_t rts[GPUSYM_RTS], uint32_t number);
 bool pml_gpusym_follow_read(const uint8_t rts[GPUSYM_RTS], uint32_t *number);
 

@@ -279,6 +279,7 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
     r->bounce.p = NULL;
     r->peer = NULL;
     r->scratch = NULL;
+    r->buffer.host = NULL;
     r->outer = NULL;
     if (NULL != memory) {
         r->layout = memory->layout;

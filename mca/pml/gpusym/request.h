@@ -50,15 +50,17 @@ struct pml_gpusym_request {
     pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
 
     /* Of a message that is fetched by its receiver. */
-    pml_gpusym_peer_t *peer;    /* the process at the other end */
-    uint8_t rts[GPUSYM_RTS];    /* a send: what the PML sends. It stays until `inner` is complete */
-    uint32_t index;             /* a send: of its send descriptor */
-    uint32_t key;               /* a send: of its memory, if the send descriptor is mapped; else 0 */
-    uint64_t since;             /* when the peer's life was checked last, in ns */
-    uint32_t polls;             /* since it began */
-    uint64_t offered;           /* a send: when, in ns */
-    bool eager;                 /* a send: it is buffered if nobody receives it; its rest: a long one */
-    const char *source;         /* a send: its data, packed, in GPU memory; NULL: they are a box there */
+    pml_gpusym_peer_t *peer; /* the process at the other end */
+    uint8_t rts[GPUSYM_RTS]; /* a send: what the PML sends. It stays until `inner` is complete */
+    uint32_t index;          /* a send: of its send descriptor */
+    uint32_t key;            /* a send: of its memory, if the send descriptor is mapped; else 0 */
+    uint64_t since;          /* when the peer's life was checked last, in ns */
+    uint32_t polls;          /* since it began */
+    uint64_t offered;        /* a send: when, in ns */
+    bool eager;              /* a send: it is buffered if nobody receives it */
+    const char *source;      /* a send: its data, packed, in GPU memory; NULL: they are a box there */
+    gpusym_pipeline_buffer_t
+        buffer;                 /* a send: shared memory from which the receiver takes it; host NULL: none. Owned */
     bool filling;               /* a send: move.copy copies the data into `scratch` */
     void *scratch;              /* GPU memory that stands for the buffer, packed; NULL: none. Owned */
     gpusym_send_desc_t desc;    /* a receive: what it has claimed */

@@ -28,12 +28,11 @@ typedef pml_gpusym_request_t request_t;
 
 /* Messages up to this size, in bytes, are buffered if nobody receives them. Large ones wait, as in the PML. */
 #define EAGER_MAX 8192u
-/* How long nobody has received them then, in ns. Up to so many bytes, the PML sends what is buffered eagerly. Longer
- * messages need the sender once more, when the receiver has acknowledged them: it should not have left MPI by then. */
+/* How long nobody has received them then, in ns. One that the PML has, and does not send eagerly, needs the sender once
+ * more when its receiver has acknowledged it: the sender should not have left MPI by then. */
 #define BUFFER_AFTER 10000u
 #define BUFFER_LONG_AFTER 100000u
-#define PML_EAGER_MAX 4000u
-/* Buffered sends that may wait for such an acknowledgement: ob1 of Open MPI 5.0.7 stands still with 20,000. */
+/* Sends that may wait for such an acknowledgement: ob1 of Open MPI 5.0.7 stands still with 20,000. */
 #define BUFFERED_LONG_MAX 64u
 /* Messages that go through pipelines to a peer that could not map our memory, before one tries that again. */
 #define PIPED 16u
@@ -51,8 +50,6 @@ typedef enum {
     STAGE,  /* it is to be staged: its receiver knows nothing of it */
     FAILED, /* with an MPI error code: its receiver knows nothing of it, and nothing is held for it */
 } outcome_t;
-
-static uint32_t buffered_long; /* atomic: those that step_rest has; the others are abandoned requests */
 
 /* Ends a send with an MPI error code. */
 static void end_send(request_t *r, int rv)
@@ -83,10 +80,8 @@ static bool step_rest(request_t *rest)
         (state >= 0 && GPUSYM_SEND_DESC_DONE != state && pml_gpusym_peer_lives(rest))) {
         return true;
     }
-    if (rest->eager) {
-        __atomic_fetch_sub(&buffered_long, 1, __ATOMIC_RELAXED);
-    }
     gpusym_send_desc_free(rest->index);
+    gpusym_pipeline_buffer_put(&rest->buffer);
     pml_gpusym_request_free_inner(rest);
     pml_gpusym_bounce_put(&rest->bounce);
     pml_gpusym_request_put(rest);
@@ -142,11 +137,6 @@ static bool is_time(const request_t *r, uint64_t after)
     return pml_gpusym_request_now() > (active > r->offered ? active : r->offered) + after;
 }
 
-static bool few_buffered(void)
-{
-    return __atomic_load_n(&buffered_long, __ATOMIC_RELAXED) + pml_gpusym_requests_abandoned() < BUFFERED_LONG_MAX;
-}
-
 /* Whether the PML still sends. */
 static bool step_staged(request_t *r)
 {
@@ -161,7 +151,7 @@ static bool step_staged(request_t *r)
         end_send(r, r->inner->req_status.MPI_ERROR);
         return false;
     }
-    if (r->eager && is_time(r, BUFFER_LONG_AFTER) && few_buffered()) {
+    if (r->eager && is_time(r, BUFFER_LONG_AFTER) && pml_gpusym_requests_abandoned() < BUFFERED_LONG_MAX) {
         pml_gpusym_request_abandon(r); /* the data are no longer in the buffer */
         end_send(r, MPI_SUCCESS);
         return false;
@@ -249,6 +239,7 @@ static void release_memory(request_t *r)
 static void release_desc(request_t *r)
 {
     gpusym_send_desc_free(r->index);
+    gpusym_pipeline_buffer_put(&r->buffer);
     release_memory(r);
 }
 
@@ -263,13 +254,11 @@ static bool end_early(request_t *r)
     }
     rest->inner = r->inner;
     rest->bounce = r->bounce;
+    rest->buffer = r->buffer;
     memcpy(rest->rts, r->rts, sizeof rest->rts);
     r->inner = NULL;
     r->bounce.p = NULL;
-    rest->eager = r->layout.bytes > PML_EAGER_MAX;
-    if (rest->eager) {
-        __atomic_fetch_add(&buffered_long, 1, __ATOMIC_RELAXED);
-    }
+    r->buffer.host = NULL;
     pml_gpusym_request_enlist(rest, step_rest);
     end_send(r, MPI_SUCCESS);
     return true;
@@ -278,60 +267,46 @@ static bool end_early(request_t *r)
 static bool step_offered(request_t *r);
 static const char *find_source(request_t *r);
 
-/* Has the PML send the data, in r->bounce, that an RTS has announced. Their receiver waits for them: if the PML
- * does not take them now, the next step tries again, unless the receiver has died. Whether the send goes on. */
-static bool step_announced(request_t *r)
+/* Packs the data, and changes the offer: they are in the entry, or in shared memory. Returns an error of common.h;
+ * GPUSYM_ERR_NOT_AVAILABLE: there is no room. */
+static int change_offer(request_t *r)
 {
-    const mca_pml_base_request_t *b = &r->base;
-    const mca_pml_base_send_mode_t mode =
-        MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? r->mode : MCA_PML_BASE_SEND_STANDARD;
-    uint32_t number;
-    const bool named = !pml_gpusym_follow_read(r->rts, &number);
+    const gpusym_offer_t inside = {.kind = GPUSYM_SEND_DESC_INLINE, .gpu = -1};
+    const bool in_entry = r->layout.bytes <= GPUSYM_SEND_DESC_ROOM - GPUSYM_SEND_DESC_NOTE;
+    char data[GPUSYM_SEND_DESC_ROOM];
 
-    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(r->bounce.p, r->layout.bytes, MPI_BYTE, b->req_peer,
-                                                  pml_gpusym_follow_tag(number, named), mode, b->req_comm, &r->inner)) {
-        r->inner = NULL;
-        if (pml_gpusym_peer_lives(r)) {
-            return true;
-        }
-        if (named) {
-            gpusym_send_desc_free(r->index);
-        }
-        end_send(r, report_dead(r));
-        return false;
+    int rc =
+        in_entry ? GPUSYM_SUCCESS : gpusym_pipeline_buffer_get(gpusym_current.dev, NULL, r->layout.bytes, &r->buffer);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
     }
-    if (named) {
-        r->completes_early = true;
-        r->step = step_offered;
-        return !end_early(r);
+    rc = pml_gpusym_pack(r->gpu, &r->layout, in_entry ? data : r->buffer.host, r->base.req_addr, r->layout.bytes);
+    if (GPUSYM_SUCCESS == rc) {
+        rc = in_entry ? gpusym_send_desc_change(r->index, &inside, data)
+                      : gpusym_pipeline_buffer_change(r->index, &r->buffer);
     }
-    r->step = step_staged;
-    return step_staged(r);
+    if (GPUSYM_SUCCESS != rc) {
+        gpusym_pipeline_buffer_put(&r->buffer);
+    }
+    return rc;
 }
 
 /* A small message that nobody has claimed for a while becomes one that is buffered, so that two processes may send to
  * each other before they receive. Whether the send goes on. */
 static bool buffer_data(request_t *r)
 {
-    gpusym_offer_t o = {.kind = GPUSYM_SEND_DESC_FOLLOWS, .gpu = -1};
+    const int rc = change_offer(r);
 
-    r->eager = false; /* tried once */
-    if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, r->layout.bytes) ||
-        GPUSYM_SUCCESS != pml_gpusym_pack(r->gpu, &r->layout, r->bounce.p, r->base.req_addr, r->layout.bytes)) {
+    if (GPUSYM_ERR_NOT_AVAILABLE == rc) {
+        r->offered = pml_gpusym_request_now(); /* other messages have all the room: it is tried again */
         return true;
     }
-    const bool in_entry = r->layout.bytes <= GPUSYM_SEND_DESC_ROOM - GPUSYM_SEND_DESC_NOTE;
-    o.kind = in_entry ? GPUSYM_SEND_DESC_INLINE : GPUSYM_SEND_DESC_FOLLOWS;
-    if (GPUSYM_SUCCESS != gpusym_send_desc_change(r->index, &o, in_entry ? r->bounce.p : NULL)) {
-        return true; /* the receiver has claimed it */
+    r->eager = false; /* tried once */
+    if (GPUSYM_SUCCESS != rc) {
+        return true; /* the receiver has claimed it, or the GPU reports an error, which it will find */
     }
     release_memory(r);
     pml_gpusym_count(PML_GPUSYM_SENT_BUFFERED);
-    if (!in_entry) {
-        pml_gpusym_request_free_inner(r);
-        r->step = step_announced;
-        return step_announced(r);
-    }
     r->completes_early = true;
     return !end_early(r);
 }
@@ -462,13 +437,6 @@ static bool begin_push(request_t *r)
     return true;
 }
 
-/* Whether a small message is to be buffered now. */
-static bool is_late(const request_t *r)
-{
-    return r->layout.bytes <= PML_EAGER_MAX ? is_time(r, BUFFER_AFTER)
-                                            : is_time(r, BUFFER_LONG_AFTER) && few_buffered();
-}
-
 /* Whether the receiver has not ended the send descriptor yet. */
 static bool step_offered(request_t *r)
 {
@@ -501,7 +469,7 @@ static bool step_offered(request_t *r)
     if (r->completes_early && end_early(r)) {
         return false;
     }
-    if (r->eager && GPUSYM_SEND_DESC_OFFERED == state && is_late(r)) {
+    if (r->eager && GPUSYM_SEND_DESC_OFFERED == state && is_time(r, BUFFER_AFTER)) {
         return buffer_data(r);
     }
     if (!pml_gpusym_peer_lives(r)) {
@@ -667,6 +635,29 @@ static outcome_t send_rts(request_t *r, pml_gpusym_step_t *step, int *rv)
         pml_gpusym_request_enlist(r, r->step); /* the receiver may already have asked for another one */
     }
     return DONE;
+}
+
+/* Has the PML send the data, in r->bounce, that an RTS has announced. Their receiver waits for them: if the PML
+ * does not take them now, the next step tries again, unless the receiver has died. Whether the send goes on. */
+static bool step_announced(request_t *r)
+{
+    const mca_pml_base_request_t *b = &r->base;
+    const mca_pml_base_send_mode_t mode =
+        MCA_PML_BASE_SEND_SYNCHRONOUS == r->mode ? r->mode : MCA_PML_BASE_SEND_STANDARD;
+    uint32_t number;
+
+    (void) pml_gpusym_follow_read(r->rts, &number);
+    if (OMPI_SUCCESS != pml_gpusym_host.pml_isend(r->bounce.p, GPUSYM_RTS, MPI_BYTE, b->req_peer,
+                                                  pml_gpusym_follow_tag(number), mode, b->req_comm, &r->inner)) {
+        r->inner = NULL;
+        if (pml_gpusym_peer_lives(r)) {
+            return true;
+        }
+        end_send(r, report_dead(r));
+        return false;
+    }
+    r->step = step_staged;
+    return step_staged(r);
 }
 
 /* The table is full: the RTS names no entry, and the data follow. */

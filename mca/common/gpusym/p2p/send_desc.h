@@ -82,7 +82,6 @@ bool gpusym_send_descs_gpu_shared(const uint8_t uuid[16]);
 typedef enum {
     GPUSYM_SEND_DESC_INLINE = 1, /* the data are in the entry */
     GPUSYM_SEND_DESC_MAPPED,     /* they are in the sender's memory that has this key (memory/reg.h), at this offset */
-    GPUSYM_SEND_DESC_FOLLOWS,    /* they are sent as a message of their own */
     GPUSYM_SEND_DESC_PIPELINE,   /* they come through a pipeline (pipeline.h), whose flow the entry holds */
     GPUSYM_SEND_DESC_PINNED, /* they are in the sender's host memory, from where it pushes them if it is asked to, or
                                * sends them through a pipeline */
