@@ -18,21 +18,25 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/shm/gauges.h"
 #include "test/mpi/check.h"
 #include "test/mpi/usage.h"
 
 /* What a process holds. */
-enum { BLOCKS, BYTES, RESIDENT, MAPPINGS, DESCRIPTORS, DEVICE, HELD };
+enum { BLOCKS, BYTES, RESIDENT, MAPPINGS, DESCRIPTORS, DEVICE, SLOTS, HELD };
 
 /* Its name, and what may be added from the second third of the rounds to the last. Rounds differ in what caches they
  * fill; a leak of one block a call, or of one a communicator, is far over it. Resident memory is Open MPI's too, and
- * that of the simulator's queues, which double. */
+ * that of the simulator's queues, which double. Mappings are without those of peers' memory, and device memory is
+ * without the symmetric heap: both have a limit (coll_gpusym_reg_limit, _heap_slabs), up to which they grow late. What
+ * communicators have of the heap is judged for itself. */
 static const struct {
     const char *name;
     long slack;
 } held[HELD] = {
     [BLOCKS] = {"blocks", 64},     [BYTES] = {"bytes", 256 << 10},     [RESIDENT] = {"resident", 64 << 20},
     [MAPPINGS] = {"mappings", 64}, [DESCRIPTORS] = {"descriptors", 2}, [DEVICE] = {"device", 2 << 20},
+    [SLOTS] = {"slots", 2 << 20},
 };
 
 typedef struct {
@@ -114,11 +118,14 @@ static held_t measure(const soak_t *s)
     malloc_trim(0); /* else more or less of what is free is resident */
 #endif
     const usage_t usage = usage_now();
-    held_t h = {.of = {[RESIDENT] = usage.bytes, [MAPPINGS] = usage.maps, [DESCRIPTORS] = usage.fds}};
+    held_t h = {.of = {[RESIDENT] = usage.bytes,
+                       [MAPPINGS] = usage.maps - (long) gpusym_gauge_sum(GPUSYM_GAUGE_MAPPINGS),
+                       [DESCRIPTORS] = usage.fds,
+                       [SLOTS] = (long) gpusym_gauge_sum(GPUSYM_GAUGE_HEAP_USED)}};
     if (NULL != mem_device() && 0 == strcmp("sim", mem_device())) {
         uint64_t device;
         gpusym_sim_bytes(&device, NULL);
-        h.of[DEVICE] = (long) device;
+        h.of[DEVICE] = (long) (device - gpusym_gauge_sum(GPUSYM_GAUGE_HEAP));
     }
     if (NULL != s->now) {
         if (!s->now(&h.of[BLOCKS], &h.of[BYTES])) {

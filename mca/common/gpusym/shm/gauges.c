@@ -23,6 +23,14 @@ void gpusym_gauge_add(gpusym_gauge_t gauge, int64_t change)
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t gpusym_gauge_sum(gpusym_gauge_t gauge)
+{
+    pthread_mutex_lock(&lock);
+    const uint64_t value = sum[gauge];
+    pthread_mutex_unlock(&lock);
+    return value;
+}
+
 void gpusym_gauges_move(gpusym_gauges_t *to)
 {
     pthread_mutex_lock(&lock);

@@ -47,6 +47,8 @@ typedef struct {
 
 /* Adds to a gauge. Takes a lock: for places that call the driver anyway. Thread-safe. */
 void gpusym_gauge_add(gpusym_gauge_t gauge, int64_t change);
+/* Returns what has been added up. For tests. Thread-safe. */
+uint64_t gpusym_gauge_sum(gpusym_gauge_t gauge);
 /* Moves the gauges to *to, with their values; NULL: back to this process's own memory. No kernel may be there. */
 void gpusym_gauges_move(gpusym_gauges_t *to);
 /* Returns the state of the i-th copier, i < GPUSYM_GAUGES_COPIERS; valid until the gauges are moved. */
