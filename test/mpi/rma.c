@@ -253,6 +253,53 @@ static void datatypes(const test_t *s)
     MPI_Type_free(&pairs);
 }
 
+/* More room than is sent: by elements, and with gaps to within one. A target on another host, with gaps, is cut by
+ * elements only. */
+static void lengths(const test_t *s)
+{
+    MPI_Datatype column;
+    int host[256];
+    bool right = true;
+
+    MPI_Type_vector(32, 1, 4, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    clear(s);
+    fill(s->gpu, s->t->rank, 1000);
+    mem_write(s->other, memset(host, 0, sizeof host), sizeof host);
+    MPI_Win_fence(0, s->win);
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 10, MPI_INT, s->right, 0, 12, MPI_INT, s->win), "MPI_Put of fewer");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 32, MPI_INT, s->right, 100, 2, column, s->win), "one column of two");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 0, MPI_INT, s->right, 0, 4, MPI_INT, s->win), "MPI_Put of none");
+    check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 500, 12, MPI_INT, MPI_SUM, s->win),
+          "MPI_Accumulate of fewer");
+    expect_class(s, MPI_Put(s->gpu, 12, MPI_INT, s->right, 0, 10, MPI_INT, s->win), MPI_ERR_TRUNCATE,
+                 "MPI_Put of more than there is room for");
+    expect_class(s, MPI_Get(s->other, 10, MPI_INT, s->right, 0, 12, MPI_INT, s->win), MPI_ERR_TRUNCATE,
+                 "MPI_Get of more than there is room for");
+    MPI_Win_fence(0, s->win);
+    check(s, holds(s->part, s->left, 10) && 0 == read_int(s->part + 10), "what was put, and what is behind it");
+    check(s, holds(s->part + 500, s->left, 10) && 0 == read_int(s->part + 510), "what was added");
+    for (int i = 0; i < 64; i++) {
+        const int at = 100 + 4 * i - (i < 32 ? 0 : 3); /* the second one follows the first one's last element */
+        right = right && (i < 32 ? value(s->left, i) : 0) == read_int(s->part + at);
+    }
+    check(s, right, "one column of two that was put");
+    check(s, MPI_SUCCESS == MPI_Get(s->other, 12, MPI_INT, s->right, 0, 10, MPI_INT, s->win), "MPI_Get of fewer");
+    memset(host, 0, sizeof host);
+    check(s, MPI_SUCCESS == MPI_Get(s->other + 100, 1, column, s->right, 0, 10, MPI_INT, s->win),
+          "to a part of a column");
+    check(s, MPI_SUCCESS == MPI_Get(host, 1, column, s->right, 0, 10, MPI_INT, s->win), "to one of the host");
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
+    check(s, holds(s->other, s->t->rank, 10) && 0 == read_int(s->other + 10), "what was got, and what is behind it");
+    right = true;
+    for (int i = 0; i < 32; i++) {
+        const int want = i < 10 ? value(s->t->rank, i) : 0;
+        right = right && want == read_int(s->other + 100 + 4 * i) && want == host[4 * i];
+    }
+    check(s, right, "a part of a column that was got");
+    MPI_Type_free(&column);
+}
+
 /* ---- locks ---- */
 
 static void passive(const test_t *s)
@@ -1166,6 +1213,7 @@ int main(int argc, char **argv)
         stage(&s, queried);
         stage(&s, fences);
         stage(&s, datatypes);
+        stage(&s, lengths);
         stage(&s, passive);
         stage(&s, counting);
         stage(&s, in_order);

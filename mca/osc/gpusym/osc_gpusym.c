@@ -267,16 +267,23 @@ static const ompi_osc_base_component_t *best_other(struct ompi_win_t *win, void 
     return best;
 }
 
-/* Has the best of the other components make the window, as if this one did not exist. */
+/* Has the best of the other components make the window, as if this one did not exist. OMPI_ERR_NOT_SUPPORTED, alike on
+ * all ranks: there is none. */
 static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                         struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
     const char *why;
+    bool none;
     int rc;
 
     among_others = true;
     const ompi_osc_base_component_t *c = best_other(win, base, size, disp_unit, comm, info, flavor, &rc);
-    rc = NULL != c ? c->osc_select(win, base, size, disp_unit, comm, info, flavor, model) : rc;
+    const int agreed = osc_gpusym_any_rank(comm, NULL == c, &none);
+    if (OMPI_SUCCESS != agreed) {
+        rc = agreed;
+    } else if (NULL != c) {
+        rc = none ? OMPI_ERR_NOT_SUPPORTED : c->osc_select(win, base, size, disp_unit, comm, info, flavor, model);
+    }
     among_others = false;
     if (OMPI_SUCCESS == rc && gpusym_device_there(&why)) {
         const bool wrapped = OMPI_SUCCESS == osc_gpusym_wrap(win);
@@ -343,7 +350,8 @@ static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, s
 }
 
 /* Either all ranks have what they requested, or none: the window is then another component's, in host memory, as it is
- * if no rank wants GPU memory. */
+ * if no rank wants GPU memory. But if no other component takes that (Open MPI 4.1 without osc/pt2pt, where btl/vader
+ * copies in two steps), it is served as memory of ranks without a GPU is. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
@@ -362,9 +370,19 @@ static int component_select(struct ompi_win_t *win, void **base, size_t size, gp
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
+    if (NULL == w && OTHERS != most && !allocates) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
     if (NULL == w) {
-        return OTHERS != most && !allocates ? OMPI_ERR_OUT_OF_RESOURCE
-                                            : select_other(win, base, size, disp_unit, comm, info, flavor, model);
+        rc = select_other(win, base, size, disp_unit, comm, info, flavor, model);
+        if (OMPI_ERR_NOT_SUPPORTED != rc || OTHERS != most || MPI_WIN_FLAVOR_SHARED == flavor) {
+            return rc;
+        }
+        rc = make_window(base, size, disp_unit, comm, info, flavor, &w, &failed);
+        if (OMPI_SUCCESS != rc || failed) {
+            return OMPI_SUCCESS != rc ? rc : OMPI_ERR_OUT_OF_RESOURCE;
+        }
+        OSC_GPUSYM_VERBOSE("a window of host memory is served here, since no other component takes it");
     }
     w->super = functions;
     w->no_locks = says_true(info, "no_locks");
