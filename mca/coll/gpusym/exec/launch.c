@@ -75,13 +75,6 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
     l->streams = NULL;
 }
 
-/* Queues the packing of a side into scratch memory. */
-static bool pack_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
-{
-    uint32_t words;
-    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->lane, false, &words);
-}
-
 bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
     uint32_t words;
@@ -90,13 +83,16 @@ bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segmen
     return GPUSYM_SUCCESS == rc;
 }
 
-/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
- * write all. */
+/* Queues, before the kernel, what brings the input to scratch memory, if the call has any; and the output, of which the
+ * kernel might not write all. */
 static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool keep = k->keep || NULL != task->sizes;
-    return pack_side(l, k, COLL_GPUSYM_SENT) && (!keep || pack_side(l, k, COLL_GPUSYM_WRITTEN));
+    uint32_t words;
+    return NULL == l->scratch ||
+           (GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, COLL_GPUSYM_SENT, l->lane, false, &words) &&
+            (!keep || GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, COLL_GPUSYM_WRITTEN, l->lane, false, &words)));
 }
 
 /* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
