@@ -364,6 +364,18 @@ coll_gpusym_settings_state_t coll_gpusym_settings_compare(coll_gpusym_team_t *t,
     require(false, "settings are compared");
     return COLL_GPUSYM_SETTINGS_SAME;
 }
+bool coll_gpusym_settings_wanted(const coll_gpusym_team_t *t, coll_gpusym_wish_t *newest, uint16_t *number)
+{
+    (void) t, (void) newest, (void) number;
+    require(false, "settings are wanted");
+    return false;
+}
+bool coll_gpusym_team_find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
+{
+    (void) t, (void) mem;
+    require(false, "a rank on the host takes part");
+    return false;
+}
 int coll_gpusym_tuner_need(coll_gpusym_team_t *t, unsigned coll, unsigned op, unsigned type, uint64_t bytes)
 {
     (void) t, (void) coll, (void) op, (void) type, (void) bytes;
