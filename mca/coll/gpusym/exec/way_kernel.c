@@ -243,7 +243,7 @@ static void end(coll_gpusym_run_t *run)
     }
 }
 
-static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_windows,
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_staged_copies,
                                                    &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Staged copies between GPU memory and host memory that is not pinned, through chunks of pinned memory: the CPU copies
- * one chunk while the GPU copies others: parts of one run of bytes (copy.h), or what its user packs. Polled; no function
- * waits.
+ * one chunk while the GPU copies others: parts of one run of bytes (copy.h), or what its user packs. Polled; no
+ * function waits.
  */
 #ifndef GPUSYM_COMMON_EXEC_STAGED_H
 #define GPUSYM_COMMON_EXEC_STAGED_H
