@@ -221,9 +221,9 @@ label=staged_copies
 run 2 --mca coll_gpusym_algorithm allgather:staged,bcast:staged "$builddir/test/mpi/every" --thin 400 --coll bcast
 most 10 '"coll":"bcast".*"way":"staged_copies",.*"launched"'
 
-label=pieces
+label=segments
 run 2 --mca coll_gpusym_piece 68 "$builddir/test/mpi/every" --thin 400 --coll allreduce
-most 10 '"way":"pieces","reason":"[a-z_]+",.*"launched"'
+most 10 '"way":"segments","reason":"[a-z_]+",.*"launched"'
 
 # More calls in flight than there are records: the others are counted.
 label=many

@@ -424,7 +424,7 @@ of_channels() {
     done
 }
 
-# Staged copies through host memory, and reductions in pieces.
+# Staged copies through host memory, and reductions in segments.
 of_staged_copies() {
     local coll what
     local -a colls=(allgather allgatherv bcast alltoall alltoallv gather gatherv scatter scatterv allreduce scan)
@@ -440,7 +440,7 @@ of_staged_copies() {
     done
     dies "killed in an alltoall by staged copies" copy:9@1 --coll alltoall --most 300000
     dies "killed in a bcast by staged copies" copy:4@1 --coll bcast --most 300000 --mode nonblocking
-    dies "killed in a scan in pieces" copy:30@1 --coll scan --most 300000
+    dies "killed in a scan in segments" copy:30@1 --coll scan --most 300000
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         survive copy:12@1 --coll allgather --most 300000
     fi

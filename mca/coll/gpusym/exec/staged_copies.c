@@ -3,10 +3,10 @@
  *
  * Staged copies: see staged_copies.h.
  *
- *     sender:    buffer -> ring in its staging buffer   `filled` pieces are there
+ *     sender:    buffer -> ring in its staging buffer   `filled` segments are there
  *     receiver:  ring -> buffer                 `taken` of them are copied: their slots are free
  *
- * A receiver needs nothing of its own to take a piece, and a part of each staging buffer is for staged copies only,
+ * A receiver needs nothing of its own to take a segment, and a part of each staging buffer is for staged copies only,
  * which begin when all ranks have come. So every flow goes on once its receiver is in the call, whatever other calls
  * hold of the staging buffers.
  */
@@ -24,10 +24,10 @@
 
 /* Copies of this rank under way in each direction: the copy engine always has the next one. */
 #define COPIES_MAX 3u
-/* Bytes of pieces: of whole flows up to PIECE_MIN one, of longer ones an eighth, up to a chunk of the staging buffer.
- * */
-#define PIECE_MIN (64ull << 10)
-#define PIECE_MAX GPUSYM_STAGING_BUFFER_CHUNK
+/* Bytes of segments: of whole flows up to SEGMENT_MIN one, of longer ones an eighth, up to a chunk of the staging
+ * buffer. */
+#define SEGMENT_MIN (64ull << 10)
+#define SEGMENT_MAX GPUSYM_STAGING_BUFFER_CHUNK
 /* Pieces of a flow that are in its ring, at most; and bytes of the rings of a call. */
 #define SLOTS_MAX 8u
 #define RINGS_MAX (12ull << 20)
@@ -37,21 +37,21 @@
 
 /* A flow on the sender's board: its first line is the sender's, the second the receiver's. */
 typedef struct {
-    uint64_t filled;     /* pieces; the three fields behind are there if it is not 0 */
-    uint64_t piece, off; /* bytes of a piece; the ring's offset in the staging buffer */
-    uint32_t slots;      /* pieces that the ring holds */
+    uint64_t filled;       /* segments; the three fields behind are there if it is not 0 */
+    uint64_t segment, off; /* bytes of a segment; the ring's offset in the staging buffer */
+    uint32_t slots;        /* segments that the ring holds */
     uint32_t pad;
     uint64_t bytes;              /* of the flow; there with the board */
-    _Alignas(64) uint64_t taken; /* pieces; GPUSYM_FLOW_OVER: the receiver does not look at the board any more */
+    _Alignas(64) uint64_t taken; /* segments; GPUSYM_FLOW_OVER: the receiver does not look at the board any more */
 } flow_t;
 _Static_assert(128 == sizeof(flow_t), "flows are two cache lines");
 
 /* A flow that this rank sends. */
 typedef struct {
     const char *from;
-    uint64_t bytes, piece, pieces, off;
-    gpusym_flow_t ring; /* of pieces. No slots: it has none yet */
-    uint64_t started;   /* pieces */
+    uint64_t bytes, segment, segments, off;
+    gpusym_flow_t ring; /* of segments. No slots: it has none yet */
+    uint64_t started;   /* segments */
     bool over;          /* all its receivers have acknowledged that */
 } out_t;
 
@@ -59,10 +59,10 @@ typedef struct {
 typedef struct {
     const flow_t *flow; /* NULL: the board is not there yet */
     char *to;
-    uint64_t room, bytes; /* of the buffer; of the flow */
-    uint64_t piece, off;  /* as the sender says, read once */
-    gpusym_flow_t ring;   /* of pieces. No slots: not known yet */
-    uint64_t pieces, started;
+    uint64_t room, bytes;  /* of the buffer; of the flow */
+    uint64_t segment, off; /* as the sender says, read once */
+    gpusym_flow_t ring;    /* of segments. No slots: not known yet */
+    uint64_t segments, started;
     bool over;
 } in_t;
 
@@ -353,15 +353,15 @@ static bool has_room(const coll_gpusym_staged_copies_t *m, const gpusym_queue_t 
 }
 
 /* Copies between a buffer and a staging buffer; has_room(). */
-static void copy_piece(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t peer, void *to,
-                       const void *from, uint64_t bytes)
+static void copy_segment(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t peer, void *to,
+                         const void *from, uint64_t bytes)
 {
     const gpusym_copy_rows_t run = {.dst = to, .src = from, .width = bytes, .height = 1, .engine = true};
     m->failed = GPUSYM_SUCCESS != gpusym_queue_start(copies, &run, peer);
 }
 
 /* Whether the oldest copy has ended, and whose it was. */
-static bool end_piece(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t *peer)
+static bool end_segment(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t *peer)
 {
     const int ended = gpusym_queue_end(copies, peer);
     m->failed = m->failed || ended < 0;
@@ -370,7 +370,7 @@ static bool end_piece(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, ui
 
 /* ---- sending ---- */
 
-/* The pieces that all receivers of a flow have taken, or GPUSYM_FLOW_OVER. */
+/* The segments that all receivers of a flow have taken, or GPUSYM_FLOW_OVER. */
 static uint64_t taken_of(const coll_gpusym_staged_copies_t *m, uint32_t r)
 {
     uint64_t least = GPUSYM_FLOW_OVER;
@@ -387,38 +387,38 @@ static uint64_t taken_of(const coll_gpusym_staged_copies_t *m, uint32_t r)
 /* Gives a flow its ring: a smaller one where the staging buffer is full. False: it has no room now. */
 static bool get_ring(coll_gpusym_staged_copies_t *m, out_t *o, flow_t *flow)
 {
-    const uint64_t eighth = (o->bytes / 8 + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
+    const uint64_t eighth = (o->bytes / 8 + SEGMENT_MIN - 1) / SEGMENT_MIN * SEGMENT_MIN;
     const uint64_t share = RINGS_MAX / (m->outs < 3 ? m->outs : 3);
-    o->piece = o->bytes <= PIECE_MIN ? o->bytes : eighth < PIECE_MIN ? PIECE_MIN : eighth;
-    o->piece = o->piece > PIECE_MAX ? PIECE_MAX : o->piece;
-    o->pieces = (o->bytes + o->piece - 1) / o->piece;
-    uint64_t slots = share / o->piece < o->pieces ? share / o->piece : o->pieces;
+    o->segment = o->bytes <= SEGMENT_MIN ? o->bytes : eighth < SEGMENT_MIN ? SEGMENT_MIN : eighth;
+    o->segment = o->segment > SEGMENT_MAX ? SEGMENT_MAX : o->segment;
+    o->segments = (o->bytes + o->segment - 1) / o->segment;
+    uint64_t slots = share / o->segment < o->segments ? share / o->segment : o->segments;
     slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
-    while (slots > 0 && GPUSYM_SUCCESS != gpusym_staging_buffer_get(slots * o->piece, &o->off)) {
+    while (slots > 0 && GPUSYM_SUCCESS != gpusym_staging_buffer_get(slots * o->segment, &o->off)) {
         slots /= 2;
     }
     o->ring = (gpusym_flow_t){.filled = &flow->filled, .taken = &flow->taken, .slots = slots};
-    flow->piece = o->piece;
+    flow->segment = o->segment;
     flow->off = o->off;
     flow->slots = (uint32_t) slots;
     return 0 != slots;
 }
 
-/* Tells of the pieces that are in their rings. */
+/* Tells of the segments that are in their rings. */
 static void end_sends(coll_gpusym_staged_copies_t *m)
 {
     uint32_t r;
-    while (end_piece(m, &m->out, &r)) {
+    while (end_segment(m, &m->out, &r)) {
         out_t *o = out_to(m, r);
         gpusym_flow_publish(&o->ring, o->ring.told + 1);
     }
 }
 
-/* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now, or (*corrupt) never. */
-static bool send_piece(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
+/* Starts the copy of a flow's next segment, if its ring has a free slot. False: not now, or (*corrupt) never. */
+static bool send_segment(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
 {
     out_t *o = out_to(m, r);
-    if (o->over || 0 == o->bytes || (0 != o->ring.slots && o->started == o->pieces) ||
+    if (o->over || 0 == o->bytes || (0 != o->ring.slots && o->started == o->segments) ||
         (0 == o->ring.slots && !get_ring(m, o, &m->board[r]))) {
         return false;
     }
@@ -427,11 +427,11 @@ static bool send_piece(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt
         *corrupt = room < 0;
         return false;
     }
-    const uint64_t at = o->started * o->piece, left = o->bytes - at;
-    const uint64_t bytes = left < o->piece ? left : o->piece;
-    void *slot = gpusym_staging_buffer_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->piece, bytes);
+    const uint64_t at = o->started * o->segment, left = o->bytes - at;
+    const uint64_t bytes = left < o->segment ? left : o->segment;
+    void *slot = gpusym_staging_buffer_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->segment, bytes);
     o->started++;
-    copy_piece(m, &m->out, r, slot, o->from + at, bytes);
+    copy_segment(m, &m->out, r, slot, o->from + at, bytes);
     end_sends(m); /* of host memory it has ended */
     return true;
 }
@@ -444,7 +444,7 @@ static bool end_flows(coll_gpusym_staged_copies_t *m)
         if (o->over || GPUSYM_FLOW_OVER != taken_of(m, r)) {
             continue;
         }
-        if (o->ring.told * o->piece < o->bytes) {
+        if (o->ring.told * o->segment < o->bytes) {
             return false;
         }
         o->over = true;
@@ -467,7 +467,7 @@ static bool send_some(coll_gpusym_staged_copies_t *m)
     /* The first turns first: the other rank does the same. */
     for (uint32_t i = 0; i < m->n && has_room(m, &m->out) && !corrupt; i++) {
         const uint32_t turn = m->shared ? 0 : turn_with(m, i);
-        while (has_room(m, &m->out) && send_piece(m, turn, &corrupt)) {
+        while (has_room(m, &m->out) && send_segment(m, turn, &corrupt)) {
         }
         i = m->shared ? m->n : i;
     }
@@ -487,7 +487,7 @@ static void end_flow(coll_gpusym_staged_copies_t *m, in_t *in)
 static void note_taken(coll_gpusym_staged_copies_t *m, in_t *in)
 {
     const uint64_t taken = in->ring.told + 1;
-    if (taken == in->pieces) {
+    if (taken == in->segments) {
         end_flow(m, in);
     } else {
         gpusym_flow_take(&in->ring, taken);
@@ -497,7 +497,7 @@ static void note_taken(coll_gpusym_staged_copies_t *m, in_t *in)
 static void end_receives(coll_gpusym_staged_copies_t *m)
 {
     uint32_t r;
-    while (end_piece(m, &m->in, &r)) {
+    while (end_segment(m, &m->in, &r)) {
         note_taken(m, &m->from[r]);
     }
 }
@@ -505,18 +505,18 @@ static void end_receives(coll_gpusym_staged_copies_t *m)
 /* Reads where the sender has its ring, once it says so. False: that is corrupt. */
 static bool read_ring(in_t *in)
 {
-    in->piece = READ(in->flow->piece);
+    in->segment = READ(in->flow->segment);
     in->off = READ(in->flow->off);
     in->ring.slots = READ(in->flow->slots);
-    if (0 == in->piece || in->piece > in->bytes || 0 == in->ring.slots || in->ring.slots > SLOTS_MAX) {
+    if (0 == in->segment || in->segment > in->bytes || 0 == in->ring.slots || in->ring.slots > SLOTS_MAX) {
         return false;
     }
-    in->pieces = (in->bytes - 1) / in->piece + 1;
+    in->segments = (in->bytes - 1) / in->segment + 1;
     return true;
 }
 
-/* Returns how many pieces more of a flow are there, or GPUSYM_ERR_CORRUPT. */
-static int64_t pieces_there(in_t *in)
+/* Returns how many segments more of a flow are there, or GPUSYM_ERR_CORRUPT. */
+static int64_t segments_there(in_t *in)
 {
     if (0 == in->ring.slots && !gpusym_flow_has_begun(&in->ring)) {
         return 0;
@@ -525,28 +525,29 @@ static int64_t pieces_there(in_t *in)
         return GPUSYM_ERR_CORRUPT;
     }
     const int64_t ready = gpusym_flow_ready(&in->ring, in->started);
-    return in->ring.seen <= in->pieces ? ready : GPUSYM_ERR_CORRUPT;
+    return in->ring.seen <= in->segments ? ready : GPUSYM_ERR_CORRUPT;
 }
 
-/* Starts the copy of rank r's next piece, if it is there. False: not now, or (*corrupt) never. */
-static bool receive_piece(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
+/* Starts the copy of rank r's next segment, if it is there. False: not now, or (*corrupt) never. */
+static bool receive_segment(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
 {
     in_t *in = &m->from[r];
     if (0 == in->bytes) {
         end_flow(m, in);
         return false;
     }
-    const int64_t there = pieces_there(in);
+    const int64_t there = segments_there(in);
     if (there <= 0) {
         *corrupt = there < 0;
         return false;
     }
-    if (in->room <= in->started * in->piece && in->ring.told < in->started) {
+    if (in->room <= in->started * in->segment && in->ring.told < in->started) {
         return false; /* what has no room is taken behind what has */
     }
-    const uint64_t at = in->started * in->piece, left = in->bytes - at;
-    const uint64_t bytes = left < in->piece ? left : in->piece, room = in->room > at ? in->room - at : 0;
-    const void *slot = gpusym_staging_buffer_at(m->w->of[r], in->off + in->started % in->ring.slots * in->piece, bytes);
+    const uint64_t at = in->started * in->segment, left = in->bytes - at;
+    const uint64_t bytes = left < in->segment ? left : in->segment, room = in->room > at ? in->room - at : 0;
+    const void *slot =
+        gpusym_staging_buffer_at(m->w->of[r], in->off + in->started % in->ring.slots * in->segment, bytes);
     if (NULL == slot) {
         *corrupt = true;
         return false;
@@ -556,9 +557,9 @@ static bool receive_piece(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corr
         note_taken(m, in);
         return !in->over;
     }
-    copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
+    copy_segment(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
     end_receives(m);
-    return !in->over && in->started < in->pieces;
+    return !in->over && in->started < in->segments;
 }
 
 /* False: rank *rank's board is corrupt. */
@@ -577,7 +578,8 @@ static bool receive_some(coll_gpusym_staged_copies_t *m, uint32_t *rank)
             return false;
         }
         while (NULL != m->from[r].flow && has_room(m, &m->in) &&
-               (0 == m->from[r].pieces || m->from[r].started < m->from[r].pieces) && receive_piece(m, r, &corrupt)) {
+               (0 == m->from[r].segments || m->from[r].started < m->from[r].segments) &&
+               receive_segment(m, r, &corrupt)) {
         }
         if (corrupt) {
             return false;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Staged copies: a collective that moves bytes, through staging buffers, between buffers that kernels do not reach. The
- * sender copies pieces of its data into its staging buffer (memory/staging_buffer.h), the receiver copies them out;
- * either buffer is GPU or host memory. Up to some pieces of each pair of ranks are under way, so that copies in both
+ * sender copies segments of its data into its staging buffer (memory/staging_buffer.h), the receiver copies them out;
+ * either buffer is GPU or host memory. Up to some segments of each pair of ranks are under way, so that copies in both
  * directions overlap. No message is sent, and nothing waits.
  *
  * What a rank sends is described by its board, in its staging buffer: one flow for each receiver, or one that all of

@@ -16,7 +16,7 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/exec/engine.h"
 #include "mca/coll/gpusym/exec/rails.h"
-#include "mca/coll/gpusym/fallback/cut.h"
+#include "mca/coll/gpusym/fallback/segmentation.h"
 #include "mca/coll/gpusym/plan/sizes.h"
 
 /* What a function of a way says. */
@@ -133,9 +133,9 @@ typedef struct coll_gpusym_run {
     coll_gpusym_failure_t failure;
     union { /* of the way; zeroed when it is chosen */
         coll_gpusym_kernel_t kernel;
-        coll_gpusym_led_t led;               /* leaders, rails */
-        coll_gpusym_staged_copies_t *copies; /* staged copies: owned; NULL: not begun */
-        coll_gpusym_cut_t *pieces;           /* nonblocking: owned; NULL: not begun */
+        coll_gpusym_led_t led;                    /* leaders, rails */
+        coll_gpusym_staged_copies_t *copies;      /* staged copies: owned; NULL: not begun */
+        coll_gpusym_segmentation_t *segmentation; /* nonblocking: owned; NULL: not begun */
     } is;
 } coll_gpusym_run_t;
 
@@ -187,8 +187,8 @@ extern const coll_gpusym_way_t coll_gpusym_way_rails __attribute__((visibility("
 extern const coll_gpusym_way_t coll_gpusym_way_messages __attribute__((visibility("hidden")));
 /* staged: what moves bytes is copied through staging buffers in host memory */
 extern const coll_gpusym_way_t coll_gpusym_way_staged_copies __attribute__((visibility("hidden")));
-/* staged: the fallback's, in pieces */
-extern const coll_gpusym_way_t coll_gpusym_way_pieces __attribute__((visibility("hidden")));
+/* staged: the fallback's, in segments */
+extern const coll_gpusym_way_t coll_gpusym_way_segments __attribute__((visibility("hidden")));
 /* the fallback's as it is: forwarded, or staged on bounce buffers */
 extern const coll_gpusym_way_t coll_gpusym_way_whole __attribute__((visibility("hidden")));
 

@@ -244,7 +244,7 @@ static void end(coll_gpusym_run_t *run)
 }
 
 static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_staged_copies,
-                                                   &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
+                                                   &coll_gpusym_way_segments, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {
     .name = "kernel",

@@ -44,8 +44,8 @@ enum {
     GPUSYM_POST_CAN_IN = 4,   /* peers can map the input by in_key, or need not */
     GPUSYM_POST_CAN_OUT = 8,  /* peers can map the output by out_key, or need not */
     GPUSYM_POST_NEW_KEY =
-        16,               /* one of these keys is new in this communicator: all ranks vote whether they could map it */
-    GPUSYM_POST_CUT = 32, /* if the call goes through the host, this rank can cut it in pieces */
+        16, /* one of these keys is new in this communicator: all ranks vote whether they could map it */
+    GPUSYM_POST_SEGMENTS = 32,      /* if the call goes through the host, this rank can divide it in segments */
     GPUSYM_POST_STAGED_COPIES = 64, /* or can copy it through its staging buffer */
     /* For leaders, where ranks share a GPU: the input, or the output, can be mapped by its key, stands in the rank's
      * staging buffer at its offset (memory/staging_buffer.h), or there is none. */
