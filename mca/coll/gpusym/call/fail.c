@@ -186,8 +186,8 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
         coll_gpusym_team_abort(t, number);
     }
     if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_segmented(run)) {
-        /* Peers may have begun pieces: what they have sent must not meet another communicator of this one's id, nor the
-         * one that reserves the id while a new one is made. */
+        /* Peers may have begun segments: what they have sent must not meet another communicator of this one's id, nor
+         * the one that reserves the id while a new one is made. */
         OBJ_RETAIN(run->engine->fallback->comm);
     }
     t->broken = true;

@@ -6,9 +6,9 @@
 #ifndef MCA_COLL_GPUSYM_EXEC_ENGINE_H
 #define MCA_COLL_GPUSYM_EXEC_ENGINE_H
 
-#include "mca/coll/gpusym/exec/staged_copies.h"
 #include "mca/coll/gpusym/exec/on_stream.h"
 #include "mca/coll/gpusym/exec/resident.h"
+#include "mca/coll/gpusym/exec/staged_copies.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/plan/task.h"
 #include "mca/coll/gpusym/team/settings.h"

@@ -4,7 +4,7 @@
  * Staged copies: see staged_copies.h.
  *
  *     sender:    buffer -> ring in its staging buffer   `filled` segments are there
- *     receiver:  ring -> buffer                 `taken` of them are copied: their slots are free
+ *     receiver:  ring -> buffer                         `taken` of them are copied: their slots are free
  *
  * A receiver needs nothing of its own to take a segment, and a part of each staging buffer is for staged copies only,
  * which begin when all ranks have come. So every flow goes on once its receiver is in the call, whatever other calls
@@ -28,7 +28,7 @@
  * buffer. */
 #define SEGMENT_MIN (64ull << 10)
 #define SEGMENT_MAX GPUSYM_STAGING_BUFFER_CHUNK
-/* Pieces of a flow that are in its ring, at most; and bytes of the rings of a call. */
+/* Segments of a flow that are in its ring, at most; and bytes of the rings of a call. */
 #define SLOTS_MAX 8u
 #define RINGS_MAX (12ull << 20)
 

@@ -13,7 +13,7 @@
 #include "mca/common/gpusym/memory/share.h"
 #include "mca/common/gpusym/shm/pages.h"
 
-/* Bytes of a staging buffer that calls may take, and of the pieces into which they cut what is longer than a piece. */
+/* Bytes of a staging buffer that calls may take, and of the longest segments in which they copy. */
 #define GPUSYM_STAGING_BUFFER_BYTES (18ull << 20)
 #define GPUSYM_STAGING_BUFFER_CHUNK (1ull << 20)
 /* What a call holds while it waits for ranks to come ends here, in bytes from the staging buffer's first one. So what
