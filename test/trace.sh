@@ -217,13 +217,13 @@ run 4 --mca coll_gpusym_node_size 2 "$traced" --n 10
 most 30 '"way":"rails",.*"posted":[0-9]+,"there":[0-9]+,"launched":[0-9]+,"returned"'
 calls '"way":"(rails|whole)"' 40
 
-label=windows
+label=staged_copies
 run 2 --mca coll_gpusym_algorithm allgather:staged,bcast:staged "$builddir/test/mpi/every" --thin 400 --coll bcast
-most 10 '"coll":"bcast".*"way":"windows",.*"launched"'
+most 10 '"coll":"bcast".*"way":"staged_copies",.*"launched"'
 
-label=pieces
+label=segments
 run 2 --mca coll_gpusym_piece 68 "$builddir/test/mpi/every" --thin 400 --coll allreduce
-most 10 '"way":"pieces","reason":"[a-z_]+",.*"launched"'
+most 10 '"way":"segments","reason":"[a-z_]+",.*"launched"'
 
 # More calls in flight than there are records: the others are counted.
 label=many

@@ -25,7 +25,7 @@ table() {
         /^static const coll_gpusym_way_t \*const instead\[\]/ { list = ""; reading = 1 }
         reading {
             line = $0
-            while (match(line, /&coll_gpusym_way_[a-z]+/)) {
+            while (match(line, /&coll_gpusym_way_[a-z_]+/)) {
                 list = list (list == "" ? "" : ", ") "`" substr(line, RSTART + 17, RLENGTH - 17) "`"
                 line = substr(line, RSTART + RLENGTH)
             }

@@ -5,7 +5,7 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, each, multicast, channels, windows, leaders, peers, late, stuck, streams, messages, deaths, islands, hosts; of
+# PART: allreduce, collectives, each, multicast, channels, staged-copies, leaders, peers, late, stuck, streams, messages, deaths, islands, hosts; of
 # each and the last four also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
 # one rank.
 #
@@ -424,8 +424,8 @@ of_channels() {
     done
 }
 
-# Moves through windows of host memory, and reductions in pieces.
-of_windows() {
+# Staged copies through host memory, and reductions in segments.
+of_staged_copies() {
     local coll what
     local -a colls=(allgather allgatherv bcast alltoall alltoallv gather gatherv scatter scatterv allreduce scan)
     for coll in "${colls[@]}"; do
@@ -433,14 +433,14 @@ of_windows() {
     done
     export OMPI_MCA_coll_gpusym_piece=4096
     run "$victim" "${memory[@]}" --dir "$dir" --coll all --calls 3 --most 300000
-    verdict "windows, no fault" "$(disgrace; all_right && grep -q 'by_windows [1-9]' "$dir/log" && grep -q 'in_pieces [1-9]' "$dir/log" || echo "not right, or not by windows")"
+    verdict "staged copies, no fault" "$(disgrace; all_right && grep -q 'by_windows [1-9]' "$dir/log" && grep -q 'in_pieces [1-9]' "$dir/log" || echo "not right, or not by staged copies")"
     for what in copy:3@1 copy:40@0 stream:3@2 hostalloc:1 hostalloc:2@1; do
         fault_in_all "$what" device blocking
         fault_in_all "$what" device nonblocking
     done
-    dies "killed in an alltoall by windows" copy:9@1 --coll alltoall --most 300000
-    dies "killed in a bcast by windows" copy:4@1 --coll bcast --most 300000 --mode nonblocking
-    dies "killed in a scan in pieces" copy:30@1 --coll scan --most 300000
+    dies "killed in an alltoall by staged copies" copy:9@1 --coll alltoall --most 300000
+    dies "killed in a bcast by staged copies" copy:4@1 --coll bcast --most 300000 --mode nonblocking
+    dies "killed in a scan in segments" copy:30@1 --coll scan --most 300000
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         survive copy:12@1 --coll allgather --most 300000
     fi
@@ -510,7 +510,7 @@ of_leaders() {
     for what in launch:1@1 launch:4@1 hang:2@1 hang:3@0; do
         fault "$what" error
     done
-    for what in import:1@1 import:2@0,import:3@0 export:2@3; do # through windows
+    for what in import:1@1 import:2@0,import:3@0 export:2@3; do # through staging buffers
         run "${injected[@]}" --mca coll_gpusym_sim_fail "$what" "$victim" --device host --dir "$dir"
         verdict "leaders, fault $what" "$(disgrace; all_right || echo "not right")"
     done
@@ -520,8 +520,8 @@ of_leaders() {
     dies "a leader killed in any collective" launch:20@1 --coll all --most 30000
     dies "a leader killed in nonblocking ones" launch:9@1 --coll all --mode nonblocking --most 3000
     mpirun+=(--mca coll_gpusym_reg_limit 0)
-    dies "a leader killed, windows" launch:6@1 --most 3000
-    fault stall:1@3 error # in the copy to a window, and from it
+    dies "a leader killed, staging buffers" launch:6@1 --most 3000
+    fault stall:1@3 error # in the copy to a staging buffer, and from it
     fault stall:2@3 error
     if "${mpirun[0]}" --version 2>/dev/null | grep -Eq '\((Open MPI|OpenRTE)\) 4\.'; then
         survive --kill 5
@@ -888,7 +888,7 @@ if [ "$device" = sim ]; then
         all | channels) of_channels ;;
     esac
     case $part in
-        all | windows) of_windows ;;
+        all | staged-copies) of_staged_copies ;;
     esac
     case $part in
         all | leaders) (of_leaders; echo "$passed $failed" >"$dir/both") && read -r passed failed <"$dir/both" ;;

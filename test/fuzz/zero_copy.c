@@ -14,7 +14,7 @@
 #include "mca/coll/gpusym/team/settings.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/reg.h"
-#include "mca/common/gpusym/memory/window.h"
+#include "mca/common/gpusym/memory/staging_buffer.h"
 #include "test/fuzz/fuzz.h"
 
 enum { RANKS = 4 };
@@ -44,13 +44,13 @@ static int reg_map(void **base, uint64_t *size)
 #define gpusym_table_rows(rc, seq) NULL
 #define gpusym_table_publish(rc, seq) ((void) (rc))
 #define gpusym_table_find(rc, r, seq, row) (*(row) = table[r], GPUSYM_TABLE_THERE)
-#define gpusym_window_own(window) ((void) (window), GPUSYM_ERR_NOT_AVAILABLE)
-#define gpusym_window_get(bytes, off) ((void) (off), GPUSYM_ERR_NOT_AVAILABLE)
-#define gpusym_window_put(off) ((void) (off))
-#define gpusym_window_lose() ((void) 0)
-#define gpusym_window_of(peer, window) (*(window) = NULL, GPUSYM_SUCCESS)
-#define gpusym_window_room(window, off) ((void) (window), (off) < there ? there - (off) : 0)
-#define gpusym_window_register(window, dev, gpu, base) (*(base) = memory, GPUSYM_SUCCESS)
+#define gpusym_staging_buffer_own(staging) ((void) (staging), GPUSYM_ERR_NOT_AVAILABLE)
+#define gpusym_staging_buffer_get(bytes, off) ((void) (off), GPUSYM_ERR_NOT_AVAILABLE)
+#define gpusym_staging_buffer_put(off) ((void) (off))
+#define gpusym_staging_buffer_lose() ((void) 0)
+#define gpusym_staging_buffer_of(peer, staging) (*(staging) = NULL, GPUSYM_SUCCESS)
+#define gpusym_staging_buffer_room(staging, off) ((void) (staging), (off) < there ? there - (off) : 0)
+#define gpusym_staging_buffer_register(staging, dev, gpu, base) (*(base) = memory, GPUSYM_SUCCESS)
 #define coll_gpusym_setting(team, key, otherwise) ((void) (team), otherwise)
 #define coll_gpusym_team_owns(team, mem) ((void) (team), (void) (mem), true)
 #include "mca/coll/gpusym/exec/regions.c"
@@ -146,8 +146,8 @@ static void read_entries(fuzz_input_t *in)
         entry[r] = (gpusym_entry_t){.in_key = how & 1 ? 1 + r : 0, .out_key = how & 2 ? 1 + r : 0};
         entry[r].in_off = fuzz_number(in, how & 4 ? 8 : 1);
         entry[r].out_off = fuzz_number(in, how & 8 ? 8 : 1);
-        entry[r].flags = how & 16 ? GPUSYM_POST_WINDOW_IN : 0;
-        entry[r].flags |= how & 32 ? GPUSYM_POST_WINDOW_OUT : 0;
+        entry[r].flags = how & 16 ? GPUSYM_POST_STAGED_IN : 0;
+        entry[r].flags |= how & 32 ? GPUSYM_POST_STAGED_OUT : 0;
     }
 }
 

@@ -5,9 +5,9 @@
  * breaks some call on one rank (coll_gpusym_sim_fail=launch:10@1), on 3 ranks: from then on every call on that
  * communicator must report an error on every rank, none may succeed with a wrong result, and other communicators must
  * work on.  With --threads under MPI_THREAD_MULTIPLE, where a failed call must also give its turn back.  With --host,
- * without coll_gpusym_sim_host, calls on host buffers too: their short path must end with the failure.  With --pieces
- * the calls are nonblocking, by an operation of the user's, and fail in the midst of their pieces; with
- * --blocking-pieces they are blocking.  Also here: data
+ * without coll_gpusym_sim_host, calls on host buffers too: their short path must end with the failure.  With --segments
+ * the calls are nonblocking, by an operation of the user's, and fail in the midst of their segments; with
+ * --blocking-segments they are blocking.  Also here: data
  * whose first byte lies elsewhere than the buffer argument.
  */
 #include <mpi.h>
@@ -21,7 +21,7 @@
 enum { COUNT = 100000, CALLS = 12, SPREAD = 16 };
 
 static int rank, nranks, passed, failed;
-static MPI_Op users = MPI_OP_NULL; /* with pieces: adds integers */
+static MPI_Op users = MPI_OP_NULL; /* with segments: adds integers */
 static bool blocking;
 
 static void expect(bool good, const char *what)
@@ -185,10 +185,10 @@ int main(int argc, char **argv)
 {
     const bool threads = argc > 1 && 0 == strcmp(argv[1], "--threads");
     const bool host = argc > 1 && 0 == strcmp(argv[1], "--host");
-    const bool pieces = argc > 1 && NULL != strstr(argv[1], "pieces");
+    const bool segments = argc > 1 && NULL != strstr(argv[1], "segments");
     int level;
 
-    blocking = !pieces || 0 == strcmp(argv[1], "--blocking-pieces");
+    blocking = !segments || 0 == strcmp(argv[1], "--blocking-segments");
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     if (NULL == in || NULL == out) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    if (pieces) {
+    if (segments) {
         MPI_Op_create(add, 1, &users);
     }
     if (host) {
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
         host_after_a_failure(in, out);
     }
     displaced();
-    if (pieces) {
+    if (segments) {
         MPI_Op_free(&users);
     }
     free(in);

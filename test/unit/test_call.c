@@ -158,14 +158,14 @@ static coll_gpusym_turn_t say(coll_gpusym_run_t *run, int way, bool agrees)
     require(!now->stopping, "a function is called while the way is to stop");
     require(now->chosen == way || now->chosen < 0, "a function is called of a way that is not chosen");
     if (now->chosen < 0) { /* what another way has left there would be taken for its own */
-        require(NULL == run->is.move, "the union is not zero");
+        require(NULL == run->is.copies, "the union is not zero");
     } else {
         require(now->said <= COLL_GPUSYM_TURN_WAITS ||
                     (COLL_GPUSYM_TURN_DONE == now->said && now->said_agreeing && !agrees),
                 "a function is called after the last word");
     }
     now->chosen = way;
-    run->is.move = (void *) now;
+    run->is.copies = (void *) now;
     now->said = next_turn(run, way, agrees);
     now->said_agreeing = agrees;
     return now->said;
@@ -363,6 +363,18 @@ coll_gpusym_settings_state_t coll_gpusym_settings_compare(coll_gpusym_team_t *t,
     (void) t, (void) newest, (void) number;
     require(false, "settings are compared");
     return COLL_GPUSYM_SETTINGS_SAME;
+}
+bool coll_gpusym_settings_wanted(const coll_gpusym_team_t *t, coll_gpusym_wish_t *newest, uint16_t *number)
+{
+    (void) t, (void) newest, (void) number;
+    require(false, "settings are wanted");
+    return false;
+}
+bool coll_gpusym_team_find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
+{
+    (void) t, (void) mem;
+    require(false, "a rank on the host takes part");
+    return false;
 }
 int coll_gpusym_tuner_need(coll_gpusym_team_t *t, unsigned coll, unsigned op, unsigned type, uint64_t bytes)
 {

@@ -678,8 +678,31 @@ static void two_threads_share_a_copier(void **state)
 
 enum { CHUNK = 4096 };
 
+/* What copies the chunks: kernels or copy engines, copy engines alone, or functions of the user's. */
+enum by { BY_ANY, BY_ENGINES, BY_USER, BYS };
+
+static gpusym_copy_t chunk_copy[GPUSYM_STAGED_CHUNKS];
+
+static int start_chunk(void *user, uint32_t i, char *chunk, size_t at, size_t length)
+{
+    const gpusym_staged_t *s = user;
+    const gpusym_copy_rows_t run = {.dst = s->to_host ? chunk : s->on_gpu + at,
+                                    .src = s->to_host ? s->on_gpu + at : chunk,
+                                    .width = length,
+                                    .height = 1,
+                                    .engine = true};
+    assert_in_range(length, 1, CHUNK);
+    return gpusym_copy_start_rows(&dev, gpu, &run, &chunk_copy[i]);
+}
+
+static int poll_chunk(void *user, uint32_t i)
+{
+    (void) user;
+    return gpusym_copy_poll(&chunk_copy[i]);
+}
+
 /* One copy between `from` or `to` and ordinary memory. Returns what it returns; *moved: bytes that have come. */
-static int copy_staged(size_t bytes, bool to_host, bool engine, size_t *moved)
+static int copy_staged(size_t bytes, bool to_host, enum by by, size_t *moved)
 {
     void *chunks, *seen;
     char *on_gpu = to_host ? from : to;
@@ -697,7 +720,10 @@ static int copy_staged(size_t bytes, bool to_host, bool engine, size_t *moved)
                          .chunks = chunks,
                          .chunk = CHUNK,
                          .to_host = to_host,
-                         .engine = engine};
+                         .engine = BY_ENGINES == by,
+                         .start = BY_USER == by ? start_chunk : NULL,
+                         .poll = BY_USER == by ? poll_chunk : NULL,
+                         .user = &s};
     gpusym_staged_start(&s);
     while (0 == (rc = gpusym_staged_poll(&s))) {
         sched_yield();
@@ -721,9 +747,10 @@ static void staged_by_sizes(void **state)
                                    4 * CHUNK, 4 * CHUNK + 1, 5 * CHUNK - 1, 11 * CHUNK + 5};
     size_t moved;
     (void) state;
-    for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
-        assert_int_equal(copy_staged(sizes[i / 4], i & 1, i & 2, &moved), 1);
-        assert_memory_equal(got, sent, sizes[i / 4]);
+    for (size_t i = 0; i < 2 * BYS * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const size_t bytes = sizes[i / (2 * BYS)];
+        assert_int_equal(copy_staged(bytes, i & 1, i / 2 % BYS, &moved), 1);
+        assert_memory_equal(got, sent, bytes);
     }
 }
 
@@ -733,9 +760,9 @@ static void staged_fails_anywhere(void **state)
     enum { PARTS = 9 };
     size_t moved;
     (void) state;
-    for (unsigned i = 0; i < 2 * (PARTS + 1); i++) {
-        const unsigned n = copy_fails = 1 + i / 2;
-        const int rc = copy_staged(PARTS * CHUNK, i & 1, true, &moved);
+    for (unsigned i = 0; i < 4 * (PARTS + 1); i++) {
+        const unsigned n = copy_fails = 1 + i / 4;
+        const int rc = copy_staged(PARTS * CHUNK, i & 1, i & 2 ? BY_ENGINES : BY_USER, &moved);
         assert_int_equal(rc, n <= PARTS ? GPUSYM_ERR : 1);
         assert_true(moved <= (n - 1) * CHUNK);
         copy_fails = 0;

@@ -21,7 +21,7 @@
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
-#include "mca/common/gpusym/memory/window.h"
+#include "mca/common/gpusym/memory/staging_buffer.h"
 #include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/p2p/pipeline.h"
 #include "mca/common/gpusym/topo/links.h"
@@ -99,7 +99,7 @@ static void free_device(void)
         gpusym_pinned_close(dev);
         gpusym_copy_queues_close();
         gpusym_pipelines_close(dev);
-        gpusym_windows_close(dev);
+        gpusym_staging_buffers_close(dev);
         gpusym_lanes_close();
         gpusym_reg_close(dev);
         gpusym_scratch_close(dev);

@@ -9,14 +9,15 @@
 #include <string.h>
 
 #include "mca/common/gpusym/exec/pack.h"
+#include "mca/common/gpusym/exec/staged.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/ompi/nodes.h"
 #include "mca/common/ompi/pieces.h"
 #include "tuning/pack.h"
 
-/* Bytes of pinned memory through which packed data go to or from ordinary host memory. */
-#define STAGE_MAX ((size_t) 4 << 20)
+/* Bytes of a chunk of pinned memory through which packed data go to or from ordinary host memory. */
+#define CHUNK ((size_t) 4 << 20)
 /* Bytes of elements, gaps included, that are packed on the host at a time. */
 #define SPAN_MAX ((size_t) 4 << 20)
 /* Bytes that come to the host, over PCIe, in the time that it takes to queue one copy: 2.5 us at 13 GB/s. */
@@ -425,23 +426,56 @@ static int copy_part_now(copier_t *c, const gpusym_layout_t *l, size_t from, siz
     return GPUSYM_SUCCESS == rv && idle < 0 ? idle : rv;
 }
 
-/* Copies through pinned memory: copy engines reach no ordinary memory row by row. */
-static int copy_staged(copier_t *c, const gpusym_layout_t *l, size_t bytes, char *stage, size_t room)
+/* A staged copy of elements: chunks on lanes of their own, as far as there are lanes. */
+typedef struct {
+    copier_t *c;
+    const gpusym_layout_t *l;
+    gpusym_lane_t *lane[GPUSYM_STAGED_CHUNKS];
+    uint32_t lanes;
+} chunks_t;
+
+static int start_chunk(void *user, uint32_t i, char *chunk, size_t at, size_t length)
 {
-    char *packed = (char *) c->packed;
-    int rv = GPUSYM_SUCCESS;
-    for (size_t at = 0; GPUSYM_SUCCESS == rv && at < bytes; at += room) {
-        const size_t n = room < bytes - at ? room : bytes - at;
-        c->packed = (uintptr_t) stage - at;
-        if (!c->pack) {
-            memcpy(stage, packed + at, n);
-        }
-        rv = copy_part_now(c, l, at, at + n);
-        if (c->pack && GPUSYM_SUCCESS == rv) {
-            memcpy(packed + at, stage, n);
-        }
+    const chunks_t *s = user;
+    s->c->stream = s->lane[i % s->lanes]->stream;
+    s->c->packed = (uintptr_t) chunk - at;
+    return copy_part(s->c, s->l, at, at + length);
+}
+
+static int poll_chunk(void *user, uint32_t i)
+{
+    const chunks_t *s = user;
+    return s->c->dev->stream_poll(s->lane[i % s->lanes]->stream);
+}
+
+/* Copies through pinned memory, `chunks`: copy engines reach no ordinary memory row by row. lane: the first. */
+static int copy_staged(copier_t *c, const gpusym_layout_t *l, size_t bytes, char *chunks, gpusym_lane_t *lane)
+{
+    chunks_t of = {.c = c, .l = l, .lane = {lane}, .lanes = 1};
+    gpusym_staged_t s = {.on_host = (char *) c->packed,
+                         .bytes = bytes,
+                         .chunks = chunks,
+                         .chunk = CHUNK,
+                         .to_host = c->pack,
+                         .start = start_chunk,
+                         .poll = poll_chunk,
+                         .user = &of};
+    int done = 0;
+    while (of.lanes < GPUSYM_STAGED_CHUNKS && of.lanes * CHUNK < bytes &&
+           GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &of.lane[of.lanes])) {
+        of.lanes++;
     }
-    return rv;
+    gpusym_staged_start(&s);
+    while (0 == done) {
+        done = gpusym_staged_poll(&s);
+    }
+    for (uint32_t i = 0; i < of.lanes; i++) { /* after an error copies may still be queued */
+        (void) gpusym_lane_await(of.lane[i]);
+    }
+    while (of.lanes > 1) {
+        gpusym_lane_put(of.lane[--of.lanes]);
+    }
+    return done < 0 ? done : GPUSYM_SUCCESS;
 }
 
 /* ---- packing on the host ---- */
@@ -535,28 +569,27 @@ static bool pack_scattered(const copier_t *c, const gpusym_layout_t *l, size_t b
 static int copy_all(copier_t *c, const gpusym_layout_t *l, size_t bytes, gpusym_mem_kind_t kind)
 {
     gpusym_lane_t *lane = NULL;
-    char *stage = NULL;
+    char *chunks = NULL;
     int rv;
 
-    const size_t room = bytes < STAGE_MAX ? bytes : STAGE_MAX;
     if (GPUSYM_MEM_HOST == kind) {
-        stage = gpusym_pinned_get(c->dev, c->gpu, room);
+        chunks = gpusym_pinned_get(c->dev, c->gpu, gpusym_staged_room(bytes, CHUNK));
     }
-    if ((GPUSYM_MEM_HOST != kind || NULL != stage) && GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &lane)) {
+    if ((GPUSYM_MEM_HOST != kind || NULL != chunks) && GPUSYM_SUCCESS == gpusym_lane_get(c->dev, c->gpu, &lane)) {
         c->stream = lane->stream;
     }
     if (NULL == c->stream && c->kernel && pack_scattered(c, l, bytes, &rv)) {
         GPUSYM_LOG(2, "no stream is available: the host packs a datatype");
-    } else if (NULL != c->stream && NULL != stage) {
-        rv = copy_staged(c, l, bytes, stage, room);
+    } else if (NULL != c->stream && NULL != chunks) {
+        rv = copy_staged(c, l, bytes, chunks, lane);
     } else {
         rv = copy_part_now(c, l, 0, bytes);
     }
     if (NULL != lane) {
         gpusym_lane_put(lane);
     }
-    if (NULL != stage) {
-        gpusym_pinned_put(stage);
+    if (NULL != chunks) {
+        gpusym_pinned_put(chunks);
     }
     return rv;
 }

@@ -237,37 +237,17 @@ static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 
 /* ---- call agreement ---- */
 
-/* The memory of the GPU on which this rank's buffers in host memory are worked on; false: it uses none. */
-static bool find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
-{
-    const bool known = NULL != t->host.gpu;
-    *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_DEVICE,
-                          .gpu = known ? t->host.mem_gpu : gpusym_current.dev->gpu_current(),
-                          .context = known ? t->host.mem_context : NULL};
-    return mem->gpu >= 0;
-}
-
 /* This rank's buffers are host memory, and other ranks' lately were not: it takes part, if it can. */
 static void take_part(coll_gpusym_call_t *call)
 {
     coll_gpusym_run_t *run = &call->run;
     const coll_gpusym_team_t *t = run->engine->team;
     if (run->device || COLL_GPUSYM_AGREES == run->mode || !t->host.rc.looks || t->reason >= 0 ||
-        !find_gpu(t, &call->segments.where)) {
+        !coll_gpusym_team_find_gpu(t, &call->segments.where)) {
         return;
     }
     coll_gpusym_segments_init(&call->segments, run->buffers);
     run->device = run->on_host = call->segments.reason < 0;
-}
-
-/* The program wants settings: whether others than those that have been compared. */
-static bool wants_settings(coll_gpusym_call_t *call)
-{
-    coll_gpusym_run_t *run = &call->run;
-    coll_gpusym_wish_t *w = run->engine->wish;
-    run->wish = 0 == run->wish ? w->number : run->wish;
-    w->posted = w->posted || run->wish == w->number;
-    return COLL_GPUSYM_WISH_NONE != run->wish && coll_gpusym_settings_differ(run->engine->team, run->wish);
 }
 
 /* What this rank with device buffers, or none, has to post. */
@@ -280,7 +260,7 @@ static void describe(coll_gpusym_call_t *call, gpusym_post_t *post)
     /* While a nonblocking call is in flight more may be started. */
     post->flags |= run->task.blocking && run->task.alone ? GPUSYM_POST_QUIET : 0;
     post->flags |= run->on_host ? GPUSYM_POST_HOST : run->ours ? GPUSYM_POST_GPU : 0;
-    if (NULL != run->engine->wish && wants_settings(call)) {
+    if (NULL != run->engine->wish && coll_gpusym_settings_wanted(run->engine->team, run->engine->wish, &run->wish)) {
         post->flags |= GPUSYM_POST_SETTINGS;
     }
     for (; NULL != *way; way++) {

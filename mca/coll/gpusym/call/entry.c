@@ -46,11 +46,6 @@ static void count_forwarded(const coll_gpusym_args_t *a)
     coll_gpusym_count(&coll_gpusym_counters[a->coll].forwarded);
 }
 
-static void find_buffers(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, coll_gpusym_buffers_t *b)
-{
-    coll_gpusym_buffers_find(b, e->fallback->comm, gpusym_device_need(), a);
-}
-
 /* For the summary: adds the bytes of a call that has a buffer on a GPU. Returns its counters; NULL: it has none, or it
  * is one of the fallback's own. */
 static coll_gpusym_counters_t *note_amount(const coll_gpusym_engine_t *e, const coll_gpusym_args_t *a)
@@ -61,7 +56,7 @@ static coll_gpusym_counters_t *note_amount(const coll_gpusym_engine_t *e, const 
     if ((e->fallback->forwarding && has_comm(a)) || !coll_gpusym_counts_valid(e->fallback->comm, a)) {
         return NULL;
     }
-    find_buffers(e, a, &b);
+    coll_gpusym_buffers_find(&b, e->fallback->comm, gpusym_device_need(), a);
     if (!coll_gpusym_buffers_on_gpu(&b)) {
         return NULL;
     }
@@ -119,11 +114,12 @@ static bool do_without_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a
     while (has_comm(a) && !coll_gpusym_engine_streams_ended(e)) {
         opal_progress();
     }
-    if (NULL == gpusym_device_need()) {
+    const gpusym_device_t *dev = gpusym_device_need();
+    if (NULL == dev) {
         forward_without_device(e, a, inter);
         return true;
     }
-    find_buffers(e, a, b);
+    coll_gpusym_buffers_find(b, comm, dev, a);
     const bool host = !coll_gpusym_buffers_on_gpu(b);
     if (has_comm(a)) {                                         /* else any thread may be in that */
         e->host_only = host && !inter && NULL == e->on_stream; /* the short path does not know remote ranks */
@@ -155,7 +151,7 @@ static bool depends_on_none(const coll_gpusym_engine_t *e)
  * true, and the call is the fallback's. Else it takes its place among the communicator's calls. */
 static bool forwards_host(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, coll_gpusym_buffers_t *b)
 {
-    find_buffers(e, a, b);
+    coll_gpusym_buffers_find(b, e->fallback->comm, gpusym_device_need(), a);
     if (!coll_gpusym_buffers_on_host(b) || !depends_on_none(e) || e->team->host.rc.looks ||
         !coll_gpusym_team_post_host(e->team, a->coll)) {
         return false;
@@ -560,7 +556,7 @@ int coll_gpusym_persistent(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a,
     if (MPI_SUCCESS != rv) {
         return rv;
     }
-    find_buffers(e, a, &b);
+    coll_gpusym_buffers_find(&b, e->fallback->comm, gpusym_device_need(), a);
     if (!has_team(e, a) && !coll_gpusym_buffers_on_gpu(&b)) { /* nothing to agree on */
         return coll_gpusym_forward_persistent(f, a, info, req);
     }

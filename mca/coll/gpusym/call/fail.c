@@ -164,7 +164,7 @@ static int class_of(const coll_gpusym_failure_t *f)
 }
 
 /* Not for sure, if this rank does not know how long the message is. */
-static bool may_be_cut(const coll_gpusym_run_t *run)
+static bool may_be_segmented(const coll_gpusym_run_t *run)
 {
     const uint64_t bytes = run->task.segments->bytes;
     return 0 != coll_gpusym_params.piece && (0 == bytes || bytes > coll_gpusym_params.piece);
@@ -185,9 +185,9 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
         coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind ? run->failure.rank : ended);
         coll_gpusym_team_abort(t, number);
     }
-    if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_cut(run)) {
-        /* Peers may have begun pieces: what they have sent must not meet another communicator of this one's id, nor the
-         * one that reserves the id while a new one is made. */
+    if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_segmented(run)) {
+        /* Peers may have begun segments: what they have sent must not meet another communicator of this one's id, nor
+         * the one that reserves the id while a new one is made. */
         OBJ_RETAIN(run->engine->fallback->comm);
     }
     t->broken = true;

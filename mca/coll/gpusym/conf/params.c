@@ -71,8 +71,8 @@ static const gpusym_var_number_t numbers[] = {
      "bytes", "Smallest message that moves directly between user buffers. 0: use the tuning table"},
     {"piece", MCA_BASE_VAR_TYPE_UNSIGNED_INT, GPUSYM_VAR_EVERY_CALL, FIELD(piece), 512 * 1024, 0, 1024 * MIB, 0,
      "bytes",
-     "Size of the pieces in which a staged reduction (user-defined operations) goes through host memory: the other "
-     "components reduce one piece while the GPU copies others. 0: do not divide it"},
+     "Size of the segments in which a staged reduction (user-defined operations) goes through host memory: the other "
+     "components reduce one segment while the GPU copies others. 0: do not divide it"},
     {"node_size", MCA_BASE_VAR_TYPE_INT, 6, FIELD(node_size), 0, 0, GPUSYM_TEAM_MAX, 0, "ranks",
      "Maximum number of ranks in an island. The ranks of a communicator on one host are divided into islands of that "
      "size, which are treated as separate hosts. 0: divide them only if there are more than kernels support, evenly"},

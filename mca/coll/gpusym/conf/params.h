@@ -35,7 +35,7 @@ typedef struct {
     bool graph;       /* kernels are launched by graphs */
     bool zero_copy;   /* large messages go straight between users' buffers where peers can map them */
     unsigned zero_copy_min;  /* smallest message in bytes for that; 0: by the tuning table */
-    unsigned piece;          /* bytes of the pieces of a staged reduction; 0: it is not cut */
+    unsigned piece;          /* bytes of the segments of a staged reduction; 0: it has one */
     int node_size;           /* ranks of an island, at most; 0: as many as kernels serve */
     unsigned net_size;       /* bytes of memory for messages between islands */
     const char *rules;       /* file or folder of rules; "": that of the installation, "none": no rules */

@@ -47,7 +47,7 @@ void coll_gpusym_engine_end(coll_gpusym_engine_t *e)
     }
     coll_gpusym_on_stream_end(e->on_stream);
     e->on_stream = NULL;
-    coll_gpusym_windows_free(&e->windows);
+    coll_gpusym_staging_buffers_free(&e->staging_buffers);
     coll_gpusym_team_free(e->team);
     e->team = NULL;
     coll_gpusym_wishes_free(e->wish);

@@ -6,9 +6,9 @@
 #ifndef MCA_COLL_GPUSYM_EXEC_ENGINE_H
 #define MCA_COLL_GPUSYM_EXEC_ENGINE_H
 
-#include "mca/coll/gpusym/exec/move.h"
 #include "mca/coll/gpusym/exec/on_stream.h"
 #include "mca/coll/gpusym/exec/resident.h"
+#include "mca/coll/gpusym/exec/staged_copies.h"
 #include "mca/coll/gpusym/fallback/fallback.h"
 #include "mca/coll/gpusym/plan/task.h"
 #include "mca/coll/gpusym/team/settings.h"
@@ -22,7 +22,7 @@ typedef struct coll_gpusym_engine {
     coll_gpusym_team_t *team;
     coll_gpusym_residents_t *residents;
     coll_gpusym_plan_cache_t *cache;
-    coll_gpusym_windows_t windows;      /* of the team's ranks */
+    coll_gpusym_staging_buffers_t staging_buffers; /* of the team's ranks */
     coll_gpusym_on_stream_t *on_stream; /* for calls on streams of the program; NULL: none has been prepared. Owned */
     /* A call on host buffers depends on no other rank, and the last call was one: the next is expected to be. The team
      * is open and no call is in flight, or the communicator is apart. Written by the thread that makes a call: set once

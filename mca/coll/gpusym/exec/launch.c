@@ -15,7 +15,7 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/exec/copies.h"
 #include "mca/common/gpusym/memory/scratch.h"
-#include "mca/common/gpusym/memory/window.h"
+#include "mca/common/gpusym/memory/staging_buffer.h"
 
 /* This device cannot make graphs. Written once, to true, by the thread that finds out. */
 static bool graphs_unavailable;
@@ -75,13 +75,6 @@ void coll_gpusym_launch_abandon(coll_gpusym_launch_t *l)
     l->streams = NULL;
 }
 
-/* Queues the packing of a side into scratch memory. */
-static bool pack_side(const coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k, coll_gpusym_side_t side)
-{
-    uint32_t words;
-    return GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, side, l->lane, false, &words);
-}
-
 bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segments_t *k)
 {
     uint32_t words;
@@ -90,13 +83,16 @@ bool coll_gpusym_launch_unpack(coll_gpusym_launch_t *l, const coll_gpusym_segmen
     return GPUSYM_SUCCESS == rc;
 }
 
-/* Queues, before the kernel, what brings the input to scratch memory; and the output, of which the kernel might not
- * write all. */
+/* Queues, before the kernel, what brings the input to scratch memory, if the call has any; and the output, of which the
+ * kernel might not write all. */
 static bool queue_pack(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task)
 {
     const coll_gpusym_segments_t *k = task->segments;
     const bool keep = k->keep || NULL != task->sizes;
-    return pack_side(l, k, COLL_GPUSYM_SENT) && (!keep || pack_side(l, k, COLL_GPUSYM_WRITTEN));
+    uint32_t words;
+    return NULL == l->scratch ||
+           (GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, COLL_GPUSYM_SENT, l->lane, false, &words) &&
+            (!keep || GPUSYM_SUCCESS == coll_gpusym_segments_copy(k, COLL_GPUSYM_WRITTEN, l->lane, false, &words)));
 }
 
 /* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
@@ -135,30 +131,30 @@ bool coll_gpusym_launch_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t
 
 bool coll_gpusym_launch_drains(const coll_gpusym_task_t *task)
 {
-    return coll_gpusym_segments_unpacks(task->segments) || task->zero_copy.out_window;
+    return coll_gpusym_segments_unpacks(task->segments) || task->zero_copy.out_staging;
 }
 
-/* Copies between bytes of a buffer and those of our window that stand for them. */
-static bool copy_window(const coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, uint64_t off, const void *buffer,
-                        uint64_t bytes, bool back)
+/* Copies between bytes of a buffer and those of our staging buffer that stand for them. */
+static bool copy_staging(const coll_gpusym_launch_t *l, const coll_gpusym_team_t *t, uint64_t off, const void *buffer,
+                         uint64_t bytes, bool back)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     char *user = (char *) (uintptr_t) buffer, *at;
-    gpusym_window_t *window;
+    gpusym_staging_buffer_t *staging;
     void *unused;
-    if (GPUSYM_SUCCESS != gpusym_window_own(&window)) {
+    if (GPUSYM_SUCCESS != gpusym_staging_buffer_own(&staging)) {
         return false;
     }
-    (void) gpusym_window_register(window, dev, t->host.gpu, &unused); /* else it is slow */
-    at = gpusym_window_at(window, off, bytes);
+    (void) gpusym_staging_buffer_register(staging, dev, t->host.gpu, &unused); /* else it is slow */
+    at = gpusym_staging_buffer_at(staging, off, bytes);
     return NULL != at && GPUSYM_SUCCESS == (back ? dev->copy_async(l->lane->stream, user, at, bytes)
                                                  : dev->copy_async(l->lane->stream, at, user, bytes));
 }
 
-/* Copies one side of the call to our window, or (back) from there. Only its bytes: what lies between blocks with
- * displacements may be another call's, or no memory. */
-static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_side_t side,
-                             bool back)
+/* Copies one side of the call to our staging buffer, or (back) from there. Only its bytes: what lies between blocks
+ * with displacements may be another call's, or no memory. */
+static bool copy_side_staging(const coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_side_t side,
+                              bool back)
 {
     const coll_gpusym_segments_t *k = task->segments;
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
@@ -167,7 +163,7 @@ static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_ta
     const uint64_t off = out ? task->zero_copy.out_off : task->zero_copy.in_off;
     const char *buffer = out ? k->out : k->in;
     if (f->reduces || (!coll_gpusym_blocks_has(k->args->coll) && !coll_gpusym_has_arrays(out ? f->written : f->sent))) {
-        return copy_window(l, t, off, buffer, out ? k->out_bytes : k->in_bytes, back);
+        return copy_staging(l, t, off, buffer, out ? k->out_bytes : k->in_bytes, back);
     }
     gpusym_table_row_t *rows = malloc(k->nranks * sizeof *rows);
     bool copied = NULL != rows;
@@ -177,7 +173,7 @@ static bool copy_side_window(const coll_gpusym_launch_t *l, const coll_gpusym_ta
     for (uint32_t p = 0; p < k->nranks && copied; p++) {
         const uint64_t at = out ? rows[p].recv_off : rows[p].send_off;
         const uint64_t bytes = out ? rows[p].recv_bytes : rows[p].send_bytes;
-        copied = 0 == bytes || copy_window(l, t, off + at, buffer + at, bytes, back);
+        copied = 0 == bytes || copy_staging(l, t, off + at, buffer + at, bytes, back);
     }
     free(rows);
     return copied;
@@ -197,8 +193,8 @@ bool coll_gpusym_launch_fill(coll_gpusym_launch_t *l, const coll_gpusym_task_t *
     if (!get_lane(l, task)) {
         return false;
     }
-    if (queue_pack(l, task) && (!task->zero_copy.in_window || copy_side_window(l, task, COLL_GPUSYM_SENT, false)) &&
-        (!coll_gpusym_zero_copy_keeps(task) || copy_side_window(l, task, COLL_GPUSYM_WRITTEN, false))) {
+    if (queue_pack(l, task) && (!task->zero_copy.in_staging || copy_side_staging(l, task, COLL_GPUSYM_SENT, false)) &&
+        (!coll_gpusym_zero_copy_keeps(task) || copy_side_staging(l, task, COLL_GPUSYM_WRITTEN, false))) {
         return true;
     }
     coll_gpusym_launch_abandon(l);
@@ -210,7 +206,7 @@ bool coll_gpusym_launch_drain(coll_gpusym_launch_t *l, const coll_gpusym_task_t 
     if (!get_lane(l, task)) {
         return false;
     }
-    if ((!task->zero_copy.out_window || copy_side_window(l, task, COLL_GPUSYM_WRITTEN, true)) &&
+    if ((!task->zero_copy.out_staging || copy_side_staging(l, task, COLL_GPUSYM_WRITTEN, true)) &&
         coll_gpusym_launch_unpack(l, task->segments)) {
         l->words = 0; /* the lane's operation is another one */
         return true;

@@ -79,7 +79,7 @@ coll_gpusym_turn_t coll_gpusym_led_begin(coll_gpusym_run_t *run, coll_gpusym_led
     default:
         run->is.led.begun = true;
         coll_gpusym_traced_launched(run, 0);
-        zero_copy->used = !zero_copy->in_window && !zero_copy->out_window;
+        zero_copy->used = !zero_copy->in_staging && !zero_copy->out_staging;
         if (!zero_copy->fills) {
             return go_on(run, all);
         }

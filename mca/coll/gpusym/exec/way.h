@@ -16,7 +16,7 @@
 #include "mca/coll/gpusym/conf/counters.h"
 #include "mca/coll/gpusym/exec/engine.h"
 #include "mca/coll/gpusym/exec/rails.h"
-#include "mca/coll/gpusym/fallback/cut.h"
+#include "mca/coll/gpusym/fallback/segmentation.h"
 #include "mca/coll/gpusym/plan/sizes.h"
 
 /* What a function of a way says. */
@@ -100,7 +100,7 @@ typedef struct {
         COLL_GPUSYM_LED_OTHERS,
         COLL_GPUSYM_LED_DRAIN
     } step;
-    bool begun; /* a leader may load and store in this rank's scratch memory and window */
+    bool begun; /* a leader may load and store in this rank's scratch memory and staging buffer */
     /* Of several islands. */
     bool told;  /* a leader: it has told the others what this island does */
     int reason; /* this island wants the call staged; -1: it does not */
@@ -133,9 +133,9 @@ typedef struct coll_gpusym_run {
     coll_gpusym_failure_t failure;
     union { /* of the way; zeroed when it is chosen */
         coll_gpusym_kernel_t kernel;
-        coll_gpusym_led_t led;     /* leaders, rails */
-        coll_gpusym_move_t *move;  /* windows: owned; NULL: not begun */
-        coll_gpusym_cut_t *pieces; /* nonblocking: owned; NULL: not begun */
+        coll_gpusym_led_t led;                    /* leaders, rails */
+        coll_gpusym_staged_copies_t *copies;      /* staged copies: owned; NULL: not begun */
+        coll_gpusym_segmentation_t *segmentation; /* nonblocking: owned; NULL: not begun */
     } is;
 } coll_gpusym_run_t;
 
@@ -185,10 +185,10 @@ extern const coll_gpusym_way_t coll_gpusym_way_leaders __attribute__((visibility
 extern const coll_gpusym_way_t coll_gpusym_way_rails __attribute__((visibility("hidden")));
 /* not staged, where messages take GPU memory: the fallback's, of neighbours */
 extern const coll_gpusym_way_t coll_gpusym_way_messages __attribute__((visibility("hidden")));
-/* staged: what moves bytes goes through windows in host memory */
-extern const coll_gpusym_way_t coll_gpusym_way_windows __attribute__((visibility("hidden")));
-/* staged: the fallback's, in pieces */
-extern const coll_gpusym_way_t coll_gpusym_way_pieces __attribute__((visibility("hidden")));
+/* staged: what moves bytes is copied through staging buffers in host memory */
+extern const coll_gpusym_way_t coll_gpusym_way_staged_copies __attribute__((visibility("hidden")));
+/* staged: the fallback's, in segments */
+extern const coll_gpusym_way_t coll_gpusym_way_segments __attribute__((visibility("hidden")));
 /* the fallback's as it is: forwarded, or staged on bounce buffers */
 extern const coll_gpusym_way_t coll_gpusym_way_whole __attribute__((visibility("hidden")));
 

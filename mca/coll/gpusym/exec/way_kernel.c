@@ -145,32 +145,33 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     return runs(run, p->work.nblocks);
 }
 
-/* The call may be launched: a resident kernel may have its command already, or take that of the last call. */
-static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
-{
-    coll_gpusym_residents_t *all = run->engine->residents;
-    if (coll_gpusym_launch_has_begun(&run->launch) ||
-        coll_gpusym_resident_command_same(all, &run->task, &run->launch)) {
-        return runs(run, COLL_GPUSYM_ENTERS == run->launch.resident.how ? all->early.work.nblocks : 1);
-    }
-    return launch_planned(run);
-}
-
-/* The call may be launched once its processes have no other in flight, where they may have. A kernel that enters needs
- * no tokens, nor do those of other ranks: all of them go on, or none. */
-static coll_gpusym_turn_t take_tokens(coll_gpusym_run_t *run)
+/* Whether the call may be launched: once its processes have no other in flight, where they may have. A kernel that
+ * enters needs no tokens, nor do those of other ranks: all of them go on, or none. */
+static bool take_tokens(coll_gpusym_run_t *run)
 {
     if (COLL_GPUSYM_ENTERS == run->launch.resident.how ||
         (!run->engine->team->host.threads && 0 != (run->task.read.all & GPUSYM_POST_QUIET))) {
-        return launch(run);
+        return true;
     }
     if (!run->is.kernel.has_tokens && !coll_gpusym_launch_has_begun(&run->launch)) {
         coll_gpusym_resident_command_sender(run->engine->residents, &run->task, &run->launch);
     }
     run->is.kernel.has_tokens = true; /* or some of them */
-    return gpusym_tokens_take(coll_gpusym_run_agreement(run), run->task.read.seq)
-               ? launch(run)
-               : coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    return gpusym_tokens_take(coll_gpusym_run_agreement(run), run->task.read.seq);
+}
+
+/* Once the call may be launched: a resident kernel may have its command already, or take that of the last call. */
+static coll_gpusym_turn_t launch(coll_gpusym_run_t *run)
+{
+    coll_gpusym_residents_t *all = run->engine->residents;
+    if (!take_tokens(run)) {
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+    if (coll_gpusym_launch_has_begun(&run->launch) ||
+        coll_gpusym_resident_command_same(all, &run->task, &run->launch)) {
+        return runs(run, COLL_GPUSYM_ENTERS == run->launch.resident.how ? all->early.work.nblocks : 1);
+    }
+    return launch_planned(run);
 }
 
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
@@ -182,7 +183,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     case COLL_GPUSYM_KERNEL_RUNS:
         if (coll_gpusym_early_left(early, &run->launch)) {
             run->is.kernel.step = COLL_GPUSYM_KERNEL_TOKENS;
-            return take_tokens(run);
+            return launch(run);
         }
         unpacks = coll_gpusym_segments_unpacks(run->task.segments);
         turn = coll_gpusym_kernel_poll(run, unpacks);
@@ -207,7 +208,7 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     case COLL_GPUSYM_KERNEL_CLEARING:
         return launch_planned(run);
     default:
-        return take_tokens(run);
+        return launch(run);
     }
 }
 
@@ -242,8 +243,8 @@ static void end(coll_gpusym_run_t *run)
     }
 }
 
-static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_windows,
-                                                   &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_staged_copies,
+                                                   &coll_gpusym_way_segments, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_kernel = {
     .name = "kernel",

@@ -100,8 +100,8 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
     }
 }
 
-static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_windows,
-                                                   &coll_gpusym_way_pieces, &coll_gpusym_way_whole, NULL};
+static const coll_gpusym_way_t *const instead[] = {&coll_gpusym_way_messages, &coll_gpusym_way_staged_copies,
+                                                   &coll_gpusym_way_segments, &coll_gpusym_way_whole, NULL};
 
 const coll_gpusym_way_t coll_gpusym_way_leaders = {
     .name = "leaders",

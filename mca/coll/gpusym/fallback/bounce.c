@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * The way through host memory: device buffers are copied to bounce buffers, the fallback works there, and the results
- * are copied back.  Here the message is not cut: ranks with host buffers call the fallback with the whole of it.  Where
- * there are none, it may be (cut.h).
+ * are copied back. Here the message is not divided: ranks with host buffers call the fallback with the whole of it.
+ * Where there are none, it may be (segmentation.h).
  *
  * A bounce buffer stands for all bytes from the first to the last that the call touches, so that counts, displacements
  * and datatypes stay as they are. Elements that lie in several allocations, perhaps in host memory too, may be

@@ -53,9 +53,9 @@ void coll_gpusym_bounce_end_queue(coll_gpusym_bounce_t *s);
 /* Whether the copies have ended. *rv: MPI_SUCCESS, or their error, reported. */
 bool coll_gpusym_bounce_poll(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, int *rv);
 /*
- * The same in the caller's memory, for calls in pieces: find opens the GPU of a call's buffers, if there is one; room
- * returns the bytes that the bounce buffers of a call or of a piece of it take; place puts them there (any address) and
- * makes *on_host. in and out follow; nothing is freed. s->lane may be set: then the copies of `in` have ended, and
+ * The same in the caller's memory, for calls in segments: find opens the GPU of a call's buffers, if there is one; room
+ * returns the bytes that the bounce buffers of a call or of a segment of it take; place puts them there (any address)
+ * and makes *on_host. in and out follow; nothing is freed. s->lane may be set: then the copies of `in` have ended, and
  * those of `out`, once its stream is idle, and memory, buffers and arguments stay until then. find: MPI error code,
  * reported; room and place go on after it.
  */
@@ -63,7 +63,7 @@ int coll_gpusym_bounce_find(const coll_gpusym_buffers_t *b, coll_gpusym_bounce_t
 size_t coll_gpusym_bounce_room(coll_gpusym_buffers_t *b, const coll_gpusym_bounce_t *s);
 void coll_gpusym_bounce_place(coll_gpusym_buffers_t *b, coll_gpusym_bounce_t *s, char *memory,
                               coll_gpusym_args_t *on_host);
-/* Whether open packs a side of a call that is GPU memory: it cannot be cut. */
+/* Whether open packs a side of a call that is GPU memory: it has no segments. */
 bool coll_gpusym_bounce_packs(coll_gpusym_buffers_t *b);
 /* Reports why a call's data cannot go through host memory: topic "no-memory", of that many bytes, or "gpu-error".
  * Returns the MPI error code: MPI_ERR_NO_MEM, MPI_ERR_OTHER. */

@@ -982,7 +982,7 @@ static bool is_one_run(const side_t *s, unsigned layout)
            (MPI_BOTTOM != s->buf && is_flat(s->type, arrays ? 2 : s->count));
 }
 
-bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
+bool coll_gpusym_segments_may_stage(const coll_gpusym_segments_t *k)
 {
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_facts_t *f = facts_of(a);
@@ -994,7 +994,7 @@ bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k)
     return is_one_run(&in, f->sent) && is_one_run(&out, f->written);
 }
 
-void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out)
+void coll_gpusym_segments_stage(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out)
 {
     const coll_gpusym_args_t *a = k->args;
     const coll_gpusym_team_t *t = k->team;

@@ -117,11 +117,12 @@ bool coll_gpusym_segments_copies(unsigned coll, uint64_t bytes, const gpusym_wor
 /* Fills rows [ranks of the communicator] with what goes between this rank and each, by its own arguments: where the
  * team is all of them, the rows of its table. */
 void coll_gpusym_segments_rows(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows);
-/* Whether a call moves bytes that windows can carry: contiguous ones. Local; k is described, whatever its reason. */
-bool coll_gpusym_segments_may_move(const coll_gpusym_segments_t *k);
+/* Whether a call moves bytes that staging buffers can carry: contiguous ones. Local; k is described, whatever its
+ * reason. */
+bool coll_gpusym_segments_may_stage(const coll_gpusym_segments_t *k);
 /* Sets what this rank sends to each rank, and takes from it, and the buffers that the offsets count from. rows:
  * [ranks of the team], of a call that may move. */
-void coll_gpusym_segments_move(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out);
+void coll_gpusym_segments_stage(const coll_gpusym_segments_t *k, gpusym_table_row_t *rows, const char **in, char **out);
 /* Whether a collective moves bytes and reduces none. */
 bool coll_gpusym_segments_moves(unsigned coll);
 

@@ -14,9 +14,9 @@ typedef struct {
     bool agreed;              /* that it may be */
     bool used;                /* and it was */
     uint32_t in_key, out_key; /* pinned; 0: none */
-    /* For leaders: a buffer that none can map goes through a range of our window. */
-    bool in_window, out_window, fills; /* fills: leaders wait until we tell that our input is where they load it */
-    uint64_t in_off, out_off;          /* of the ranges; owned */
+    /* For leaders: a buffer that none can map goes through a range of our staging buffer. */
+    bool in_staging, out_staging, fills; /* fills: leaders wait until we tell that our input is where they load it */
+    uint64_t in_off, out_off;            /* of the ranges; owned */
 } coll_gpusym_zero_copy_t;
 
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */
@@ -32,7 +32,7 @@ typedef struct {
         void *base;
         uint64_t size; /* bytes */
     } mapped[COLL_GPUSYM_LED_MAX][2];
-    bool window_mapped;                  /* all leaders have mapped our window */
+    bool staging_mapped;                 /* all leaders have mapped our staging buffer */
     uint32_t key_mapped[GPUSYM_REG_MAX]; /* by index: the last key of ours that all ranks have mapped */
 } coll_gpusym_plan_cache_t;
 

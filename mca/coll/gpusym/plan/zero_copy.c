@@ -10,10 +10,10 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/settings.h"
 #include "mca/common/gpusym/gpusym.h"
-#include "mca/common/gpusym/memory/window.h"
+#include "mca/common/gpusym/memory/staging_buffer.h"
 
-/* Largest buffer that goes through a window, in bytes: a window has room for one each way. */
-#define WINDOW_MAX (8ull << 20)
+/* Largest buffer that goes through a staging buffer, in bytes: a staging buffer has room for one each way. */
+#define STAGING_MAX (8ull << 20)
 
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
 {
@@ -25,22 +25,22 @@ void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task)
         gpusym_reg_put(z->out_key);
     }
     z->in_key = z->out_key = 0;
-    if (z->in_window) {
-        gpusym_window_put(z->in_off);
+    if (z->in_staging) {
+        gpusym_staging_buffer_put(z->in_off);
     }
-    if (z->out_window) {
-        gpusym_window_put(z->out_off);
+    if (z->out_staging) {
+        gpusym_staging_buffer_put(z->out_off);
     }
-    z->in_window = z->out_window = false;
+    z->in_staging = z->out_staging = false;
 }
 
 void coll_gpusym_zero_copy_lose(coll_gpusym_task_t *task)
 {
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
-    if (z->in_window || z->out_window) {
-        gpusym_window_lose();
+    if (z->in_staging || z->out_staging) {
+        gpusym_staging_buffer_lose();
     }
-    z->in_window = z->out_window = false;
+    z->in_staging = z->out_staging = false;
 }
 
 /* Whether the communicator goes without: the team's GPUs do not all reach each other, or a rank could not map a
@@ -81,24 +81,24 @@ static bool offer_buffer(coll_gpusym_task_t *task, const offer_t *o, uint32_t *f
     return true;
 }
 
-/* Takes a range of our window for a buffer. Whether there is room. */
+/* Takes a range of our staging buffer for a buffer. Whether there is room. */
 static bool take_range(const coll_gpusym_task_t *task, const offer_t *o, uint64_t *off, uint32_t *flags)
 {
-    gpusym_window_t *window;
-    if (NULL == o->p || o->bytes > WINDOW_MAX || GPUSYM_SUCCESS != gpusym_window_own(&window) ||
-        GPUSYM_SUCCESS != gpusym_window_get(o->bytes, off)) {
+    gpusym_staging_buffer_t *staging;
+    if (NULL == o->p || o->bytes > STAGING_MAX || GPUSYM_SUCCESS != gpusym_staging_buffer_own(&staging) ||
+        GPUSYM_SUCCESS != gpusym_staging_buffer_get(o->bytes, off)) {
         return false;
     }
-    if (*off + o->bytes > GPUSYM_WINDOW_WAITING) {
-        gpusym_window_put(*off);
+    if (*off + o->bytes > GPUSYM_STAGING_BUFFER_WAITING) {
+        gpusym_staging_buffer_put(*off);
         return false;
     }
-    *flags |= task->cache->window_mapped ? 0 : GPUSYM_POST_NEW_KEY;
+    *flags |= task->cache->staging_mapped ? 0 : GPUSYM_POST_NEW_KEY;
     return true;
 }
 
-/* Offers one buffer to leaders: by its key, or through our window. Whether they reach it, or there is none. */
-static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *window, uint64_t *off, uint32_t *flags)
+/* Offers one buffer to leaders: by its key, or through our staging buffer. Whether they reach it, or there is none. */
+static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *staging, uint64_t *off, uint32_t *flags)
 {
     if (coll_gpusym_params.zero_copy && !is_refused(task) && offer_buffer(task, o, flags)) {
         return true;
@@ -106,9 +106,9 @@ static bool offer_to_leaders(coll_gpusym_task_t *task, const offer_t *o, bool *w
     if (0 == o->bytes) {
         return true;
     }
-    *window = take_range(task, o, off, flags);
+    *staging = take_range(task, o, off, flags);
     *o->off = *off;
-    return *window;
+    return *staging;
 }
 
 bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task)
@@ -116,7 +116,7 @@ bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task)
     const coll_gpusym_segments_t *k = task->segments;
     const bool reads =
         k->in_place && coll_gpusym_segments_moves(k->args->coll); /* reductions write all, and read `in` */
-    return task->zero_copy.out_window && (reads || coll_gpusym_zero_copy_led_by_table(task));
+    return task->zero_copy.out_staging && (reads || coll_gpusym_zero_copy_led_by_table(task));
 }
 
 /* What goes through scratch memory is looked up there. */
@@ -136,13 +136,13 @@ static void offer_led(coll_gpusym_task_t *task, gpusym_post_t *post)
         post->flags |= z->fills ? GPUSYM_POST_FILLS : 0;
         return;
     }
-    if (offer_to_leaders(task, &in, &z->in_window, &z->in_off, &post->flags)) {
-        post->flags |= GPUSYM_POST_LED_IN | (z->in_window ? GPUSYM_POST_WINDOW_IN : 0);
+    if (offer_to_leaders(task, &in, &z->in_staging, &z->in_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_LED_IN | (z->in_staging ? GPUSYM_POST_STAGED_IN : 0);
     }
-    if (offer_to_leaders(task, &out, &z->out_window, &z->out_off, &post->flags)) {
-        post->flags |= GPUSYM_POST_LED_OUT | (z->out_window ? GPUSYM_POST_WINDOW_OUT : 0);
+    if (offer_to_leaders(task, &out, &z->out_staging, &z->out_off, &post->flags)) {
+        post->flags |= GPUSYM_POST_LED_OUT | (z->out_staging ? GPUSYM_POST_STAGED_OUT : 0);
     }
-    z->fills = packed || unpacked || z->in_window || z->out_window;
+    z->fills = packed || unpacked || z->in_staging || z->out_staging;
     if (z->fills) {
         post->flags |= GPUSYM_POST_FILLS;
     }
@@ -343,19 +343,19 @@ bool coll_gpusym_zero_copy_place(coll_gpusym_task_t *task, gpusym_work_t *w, col
     return coll_gpusym_zero_copy_map(task, w, reach, true, corrupt);
 }
 
-/* Where off in rank r's window is for our GPU, and how much follows. As gpusym_reg_map(). */
-static int map_window(const coll_gpusym_task_t *task, uint32_t r, uint64_t off, char **at, uint64_t *room)
+/* Where off in rank r's staging buffer is for our GPU, and how much follows. As gpusym_reg_map(). */
+static int map_staging(const coll_gpusym_task_t *task, uint32_t r, uint64_t off, char **at, uint64_t *room)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    gpusym_window_t *window;
+    gpusym_staging_buffer_t *staging;
     void *base = NULL;
-    int rc = gpusym_window_of(t->host.rc.peer[r], &window);
+    int rc = gpusym_staging_buffer_of(t->host.rc.peer[r], &staging);
     if (GPUSYM_SUCCESS == rc) {
-        *room = gpusym_window_room(window, off);
+        *room = gpusym_staging_buffer_room(staging, off);
         if (0 == *room) {
             return GPUSYM_ERR_CORRUPT;
         }
-        rc = gpusym_window_register(window, gpusym_current.dev, t->host.gpu, &base);
+        rc = gpusym_staging_buffer_register(staging, gpusym_current.dev, t->host.gpu, &base);
     }
     *at = (char *) base + off;
     return GPUSYM_SUCCESS == rc ? rc : GPUSYM_ERR_UNREACHABLE;
@@ -367,17 +367,17 @@ static int map_led(coll_gpusym_task_t *task, uint32_t r, unsigned which, char **
     const gpusym_entry_t *e = gpusym_agreement_entry(&coll_gpusym_task_team(task)->host.rc, r, task->read.seq);
     const uint32_t key = 0 == which ? e->in_key : e->out_key;
     const uint64_t off = 0 == which ? e->in_off : e->out_off;
-    const bool window = 0 != (e->flags & (0 == which ? GPUSYM_POST_WINDOW_IN : GPUSYM_POST_WINDOW_OUT));
+    const bool staging = 0 != (e->flags & (0 == which ? GPUSYM_POST_STAGED_IN : GPUSYM_POST_STAGED_OUT));
     *at = NULL;
     *room = 0;
-    if (0 == key && !window) {
+    if (0 == key && !staging) {
         return GPUSYM_SUCCESS;
     }
     if (!gpusym_entry_intact(e, task->read.seq)) {
         return GPUSYM_ERR_CORRUPT;
     }
-    if (window) {
-        return map_window(task, r, off, at, room);
+    if (staging) {
+        return map_staging(task, r, off, at, room);
     }
     const int rc = map_buffer(task, r, which, key, off, 0, at);
     *room = GPUSYM_SUCCESS == rc ? task->cache->mapped[r][which].size - off : 0;
@@ -424,5 +424,6 @@ void coll_gpusym_zero_copy_mapped(coll_gpusym_task_t *task)
 {
     note_mapped(task->cache, task->zero_copy.in_key);
     note_mapped(task->cache, task->zero_copy.out_key);
-    task->cache->window_mapped = task->cache->window_mapped || task->zero_copy.in_window || task->zero_copy.out_window;
+    task->cache->staging_mapped =
+        task->cache->staging_mapped || task->zero_copy.in_staging || task->zero_copy.out_staging;
 }

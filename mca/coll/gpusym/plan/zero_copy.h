@@ -16,13 +16,14 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post);
 bool coll_gpusym_zero_copy_tell(coll_gpusym_task_t *task, gpusym_post_t *post);
 /* Unpins the buffers that were offered. */
 void coll_gpusym_zero_copy_withdraw(coll_gpusym_task_t *task);
-/* Before that, of a call that has failed: keeps what leaders may still access in our window from being used again. */
+/* Before that, of a call that has failed: keeps what leaders may still access in our staging buffer from being used
+ * again. */
 void coll_gpusym_zero_copy_lose(coll_gpusym_task_t *task);
 /* Whether the call may use zero copy, by the posts of all ranks. All entries have been read. */
 bool coll_gpusym_zero_copy_possible(const coll_gpusym_task_t *task);
 
-/* Whether what stands in the output is copied to the window where a leader stores: it writes not all of that, or reads
- * it. */
+/* Whether what stands in the output is copied to the staging buffer where a leader stores: it writes not all of that,
+ * or reads it. */
 bool coll_gpusym_zero_copy_keeps(const coll_gpusym_task_t *task);
 /* Whether leaders read in the ranks' tables (agree/table.h) what goes where. */
 bool coll_gpusym_zero_copy_led_by_table(const coll_gpusym_task_t *task);

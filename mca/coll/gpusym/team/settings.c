@@ -59,6 +59,13 @@ static coll_gpusym_wish_t *find_wish(coll_gpusym_wish_t *w, uint16_t number)
 
 /* ---- agreement ---- */
 
+bool coll_gpusym_settings_wanted(const coll_gpusym_team_t *t, coll_gpusym_wish_t *newest, uint16_t *number)
+{
+    *number = 0 == *number ? newest->number : *number;
+    newest->posted = newest->posted || *number == newest->number;
+    return COLL_GPUSYM_WISH_NONE != *number && *number != t->settled;
+}
+
 /* Adds what a rank wants: "0: ring_ll, 1: not set". */
 static void list_rank(char *text, size_t size, uint32_t rank, const char *value)
 {

@@ -30,11 +30,9 @@ void coll_gpusym_wish_set(coll_gpusym_wish_t **newest, bool in_flight, unsigned 
 /* Frees all; NULL is fine. */
 void coll_gpusym_wishes_free(coll_gpusym_wish_t *newest);
 
-/* Whether a call has to post that this rank wants the wish of that number. */
-static inline bool coll_gpusym_settings_differ(const coll_gpusym_team_t *t, uint16_t number)
-{
-    return number != t->settled;
-}
+/* Before each attempt to post a call. *number: of its wish, which is set to the newest one's if it is 0. Whether the
+ * call has to post that this rank wants others than those that have been compared. */
+bool coll_gpusym_settings_wanted(const coll_gpusym_team_t *t, coll_gpusym_wish_t *newest, uint16_t *number);
 
 /* How a comparison is. */
 typedef enum {

@@ -277,6 +277,15 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
     return COLL_GPUSYM_R_BETWEEN == *reason ? create_team(f, team, reason, find_members) : rv;
 }
 
+bool coll_gpusym_team_find_gpu(const coll_gpusym_team_t *t, gpusym_mem_t *mem)
+{
+    const bool known = NULL != t->host.gpu;
+    *mem = (gpusym_mem_t){.kind = GPUSYM_MEM_DEVICE,
+                          .gpu = known ? t->host.mem_gpu : gpusym_current.dev->gpu_current(),
+                          .context = known ? t->host.mem_context : NULL};
+    return mem->gpu >= 0;
+}
+
 int coll_gpusym_team_dead(const coll_gpusym_team_t *t)
 {
     for (uint32_t r = 0; r < t->host.nranks; r++) {

@@ -17,6 +17,8 @@ int coll_gpusym_team_create(coll_gpusym_fallback_t *f, coll_gpusym_team_t **team
 uint64_t coll_gpusym_team_key(struct ompi_communicator_t *comm);
 /* Frees a team, after the communicator's last collective. NULL is fine. */
 void coll_gpusym_team_free(coll_gpusym_team_t *team);
+/* Sets *mem to memory of the GPU on which this rank's buffers in host memory are worked on. False: it uses none. */
+bool coll_gpusym_team_find_gpu(const coll_gpusym_team_t *team, gpusym_mem_t *mem);
 /* Returns the first rank whose process has ended, or -1. Takes about 1 us per rank. */
 int coll_gpusym_team_dead(const coll_gpusym_team_t *team);
 /* Whether the bootstrap is in progress: the ranks' lines are not mapped yet, and do not show a missing rank. */

@@ -75,7 +75,7 @@ static void entry_fill(gpusym_entry_t *e, const gpusym_post_t *post, uint64_t se
     e->out_key = post->out_key;
     e->in_off = post->in_off;
     e->out_off = post->out_off;
-    if (0 != (post->in_key | post->out_key) || 0 != (post->flags & (GPUSYM_POST_WINDOW_IN | GPUSYM_POST_WINDOW_OUT))) {
+    if (0 != (post->in_key | post->out_key) || 0 != (post->flags & (GPUSYM_POST_STAGED_IN | GPUSYM_POST_STAGED_OUT))) {
         e->check = entry_check(e, seq);
     }
 }

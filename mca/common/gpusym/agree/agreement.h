@@ -44,15 +44,15 @@ enum {
     GPUSYM_POST_CAN_IN = 4,   /* peers can map the input by in_key, or need not */
     GPUSYM_POST_CAN_OUT = 8,  /* peers can map the output by out_key, or need not */
     GPUSYM_POST_NEW_KEY =
-        16,                /* one of these keys is new in this communicator: all ranks vote whether they could map it */
-    GPUSYM_POST_CUT = 32,  /* if the call goes through the host, this rank can cut it in pieces */
-    GPUSYM_POST_MOVE = 64, /* or can move it through its window */
+        16, /* one of these keys is new in this communicator: all ranks vote whether they could map it */
+    GPUSYM_POST_SEGMENTS = 32,      /* if the call goes through the host, this rank can divide it in segments */
+    GPUSYM_POST_STAGED_COPIES = 64, /* or can copy it through its staging buffer */
     /* For leaders, where ranks share a GPU: the input, or the output, can be mapped by its key, stands in the rank's
-     * window at its offset (memory/window.h), or there is none. */
+     * staging buffer at its offset (memory/staging_buffer.h), or there is none. */
     GPUSYM_POST_LED_IN = 128,
     GPUSYM_POST_LED_OUT = 256,
-    GPUSYM_POST_WINDOW_IN = 512,
-    GPUSYM_POST_WINDOW_OUT = 1024,
+    GPUSYM_POST_STAGED_IN = 512,
+    GPUSYM_POST_STAGED_OUT = 1024,
     GPUSYM_POST_FILLS = 2048,       /* the rank tells when its input is there: see gpusym_agreement_ready */
     GPUSYM_POST_HOST = 4096,        /* its buffers are host memory all the same */
     GPUSYM_POST_GPU = 8192,         /* it has a buffer on a GPU */
@@ -145,7 +145,8 @@ const gpusym_entry_t *gpusym_agreement_entry(const gpusym_agreement_t *rc, uint3
 uint8_t gpusym_agreement_what(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 /* No buffer has so many bytes: addresses have fewer bits. */
 #define GPUSYM_BYTES_BITS 57
-/* Returns whether an entry of call seq that has keys, or offsets in a window, still holds what was posted of them. */
+/* Returns whether an entry of call seq that has keys, or offsets in a staging buffer, still holds what was posted of
+ * them. */
 bool gpusym_entry_intact(const gpusym_entry_t *e, uint64_t seq);
 
 /*

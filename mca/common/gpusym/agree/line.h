@@ -28,7 +28,8 @@ typedef struct {
     uint64_t balance;         /* see gpusym_post_t */
 } gpusym_entry_t;
 
-/* A board (what a rank sends through its window, coll/gpusym/exec/move.h) lies at a multiple of the unit, in bytes. */
+/* A board (what a rank sends through its staging buffer, coll/gpusym/exec/staged_copies.h) lies at a multiple of the
+ * unit, in bytes. */
 #define GPUSYM_BOARD_BITS 16u
 #define GPUSYM_BOARD_UNIT 4096u
 
@@ -73,10 +74,10 @@ typedef struct {
     uint64_t verdict; /* member 0 of one of several islands: on which call these have agreed last, and what */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
-    uint64_t board;               /* its board of the last move: call << BOARD_BITS | place in its window */
-    uint64_t notices;             /* its board's offset in the slab while it is set up (notices.h); 0: it has none */
-    uint32_t rank, size;          /* of the owner in the communicator, and that one's; from gpusym_line_name */
-    uint64_t status_turn;         /* odd while the status changes */
+    uint64_t board;       /* its board of the last staged copies: call << BOARD_BITS | place in its staging buffer */
+    uint64_t notices;     /* its board's offset in the slab while it is set up (notices.h); 0: it has none */
+    uint32_t rank, size;  /* of the owner in the communicator, and that one's; from gpusym_line_name */
+    uint64_t status_turn; /* odd while the status changes */
     gpusym_status_t status;
     gpusym_kernel_status_t kernel[GPUSYM_LINE_KERNELS]; /* for whoever asks, as the status */
     gpusym_line_end_t end;                              /* its key names the communicator, see gpusym_line_name */

@@ -1,8 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Staged copies: one run of bytes between GPU memory and host memory that is not pinned, through chunks of pinned
- * memory: the CPU copies one chunk while the GPU copies others (copy.h). Polled; no function waits.
+ * Staged copies between GPU memory and host memory that is not pinned, through chunks of pinned memory: the CPU copies
+ * one chunk while the GPU copies others: parts of one run of bytes (copy.h), or what its user packs. Polled; no
+ * function waits.
  */
 #ifndef GPUSYM_COMMON_EXEC_STAGED_H
 #define GPUSYM_COMMON_EXEC_STAGED_H
@@ -22,11 +23,16 @@ typedef struct {
     gpusym_gpu_t *gpu; /* which copies */
     char *on_gpu;      /* memory that gpu reaches: its own or a peer's mapping; with `engine`, any GPU's */
     char *on_host;
-    size_t bytes;   /* of the run; not 0 */
-    char *chunks;   /* pinned memory of gpusym_staged_room(bytes, chunk) bytes */
-    size_t chunk;   /* bytes of a chunk */
-    bool to_host;   /* from the GPU to the host */
-    bool engine;    /* by copy engines alone */
+    size_t bytes; /* not 0 */
+    char *chunks; /* pinned memory of gpusym_staged_room(bytes, chunk) bytes */
+    size_t chunk; /* bytes of a chunk */
+    bool to_host; /* from the GPU to the host */
+    bool engine;  /* by copy engines alone */
+    /* What copies between the chunk in place i (below GPUSYM_STAGED_CHUNKS) and the bytes from `at` on, in place of
+     * gpusym_copy_start_rows, and then of gpusym_copy_poll; on_gpu is not read. NULL: one run of bytes. */
+    int (*start)(void *user, uint32_t i, char *chunk, size_t at, size_t length);
+    int (*poll)(void *user, uint32_t i);
+    void *user;
     size_t started; /* bytes whose copies by the GPU have been started */
     size_t ended;   /* bytes whose chunks are free again */
     int error;      /* why no further copy is started */
@@ -57,6 +63,11 @@ static inline void gpusym_staged_next(gpusym_staged_t *s)
     char *chunk = s->chunks + i * s->chunk;
     if (!s->to_host) {
         memcpy(chunk, s->on_host + at, length);
+    }
+    if (NULL != s->start) {
+        s->error = s->start(s->user, i, chunk, at, length);
+        s->started += GPUSYM_SUCCESS == s->error ? length : 0;
+        return;
     }
     const gpusym_copy_rows_t run = {.dst = s->to_host ? chunk : s->on_gpu + at,
                                     .src = s->to_host ? s->on_gpu + at : chunk,
@@ -89,7 +100,10 @@ static inline int gpusym_staged_poll(gpusym_staged_t *s)
 {
     const uint32_t i = gpusym_staged_place(s, s->ended);
     const size_t length = gpusym_staged_length(s, s->ended);
-    const int done = s->ended < s->started ? gpusym_copy_poll(&s->copy[i]) : 0;
+    int done = 0;
+    if (s->ended < s->started) {
+        done = NULL != s->poll ? s->poll(s->user, i) : gpusym_copy_poll(&s->copy[i]);
+    }
     if (0 != done) {
         if (s->to_host && 0 < done && GPUSYM_SUCCESS == s->error) {
             memcpy(s->on_host + s->ended, s->chunks + i * s->chunk, length);

@@ -89,10 +89,10 @@ uint64_t gpusym_peer_lines(const gpusym_peer_t *peer);
 const void *gpusym_peer_line_at(const gpusym_peer_t *peer, uint64_t i);
 /* The areas: parts of every slab, at fixed offsets, initially zero, for what a process tells all peers. AREA(id,
  * bytes): whole pages. */
-#define GPUSYM_PAGES_AREAS(AREA)                                 \
-    AREA(REG, 9u * 4096u)                  /* memory/reg.c */    \
-    AREA(DESCS, 3u * 4096u + 4096u * 512u) /* p2p/send_desc.c */ \
-    AREA(WINDOW, 4096u)                    /* memory/window.c */ \
+#define GPUSYM_PAGES_AREAS(AREA)                                         \
+    AREA(REG, 9u * 4096u)                  /* memory/reg.c */            \
+    AREA(DESCS, 3u * 4096u + 4096u * 512u) /* p2p/send_desc.c */         \
+    AREA(STAGING_BUFFER, 4096u)            /* memory/staging_buffer.c */ \
     AREA(GAUGES, 4096u)                    /* shm/gauges.h */
 #define GPUSYM_AREA_PLACE(id, bytes) GPUSYM_AREA_##id, GPUSYM_AREA_##id##_LAST = GPUSYM_AREA_##id + (bytes) -1,
 /* An area's name is the offset of its first byte in the areas; _LAST: of its last byte. */

@@ -1,10 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Collectives in pieces: see cut.h.
+ * Collectives in segments: see segmentation.h.
  *
- * Piece k has slot k % SLOTS: bounce buffers and a stream. On this stream the copy of a piece to the host is queued
- * behind the copy back of the piece that had the slot before.
+ * Segment k has slot k % SLOTS: bounce buffers and a stream. On this stream the copy of a segment to the host is queued
+ * behind the copy back of the segment that had the slot before.
  *
  *     copy to the host     0 1 2 3 4 ...
  *     the fallback             0 1 2 3 4 ...
@@ -12,7 +12,7 @@
  *
  * A blocking call waits for each step. A nonblocking one is polled: begun <= worked + SLOTS, ended <= worked <= begun.
  */
-#include "mca/coll/gpusym/fallback/cut.h"
+#include "mca/coll/gpusym/fallback/segmentation.h"
 
 #include <stdlib.h>
 
@@ -21,38 +21,38 @@
 
 #define SLOTS 4u
 
-/* A piece under way. */
+/* A segment under way. */
 typedef struct {
-    coll_gpusym_args_t part, on_host; /* the call on the piece's elements: the user's, and the bounce buffers' */
+    coll_gpusym_args_t part, on_host; /* the call on the segment's elements: the user's, and the bounce buffers' */
     coll_gpusym_buffers_t buffers;    /* of part */
     coll_gpusym_bounce_t bounce;
-    gpusym_count_element_t *counts; /* [ranks] of part; in the cut's counts */
+    gpusym_count_element_t *counts; /* [ranks] of part; in the segmentation's counts */
     ompi_request_t *inner;          /* nonblocking: the fallback's */
 } slot_t;
 
-typedef struct coll_gpusym_cut {
+typedef struct coll_gpusym_segmentation {
     coll_gpusym_fallback_t *f;
     const coll_gpusym_args_t *whole;
     const coll_gpusym_buffers_t *buffers; /* of whole */
-    size_t elements, piece;               /* of the call, of a piece */
-    size_t pieces;
+    size_t elements, segment;             /* of the call, of a segment */
+    size_t segments;
     char *memory; /* of all slots; owned */
     bool pinned;
     size_t room;                    /* bytes of a slot's memory */
     gpusym_count_element_t *counts; /* owned */
     slot_t slot[SLOTS];
-    /* Nonblocking: pieces whose copy to the host is queued, that the fallback has begun with, has ended with. */
+    /* Nonblocking: segments whose copy to the host is queued, that the fallback has begun with, has ended with. */
     size_t begun, worked, ended;
-    int rv;                       /* the first error: no further piece is begun */
-    struct coll_gpusym_cut *next; /* of those that are kept */
-} cut_t;
+    int rv;                                /* the first error: no further segment is begun */
+    struct coll_gpusym_segmentation *next; /* of those that are kept */
+} segmentation_t;
 
 /* Those that the fallback will never end with: kept where leak checkers find them. */
-static cut_t *kept;
+static segmentation_t *kept;
 
-/* ---- pieces ---- */
+/* ---- segments ---- */
 
-/* A reduce-scatter's pieces are ranges of the vector that it reduces. */
+/* A reduce-scatter's segments are ranges of the vector that it reduces. */
 static bool is_scattered(const coll_gpusym_args_t *a)
 {
     return COLL_GPUSYM_P_REDUCE_SCATTER == coll_gpusym_facts[a->coll].pattern;
@@ -77,8 +77,8 @@ static size_t count_elements(struct ompi_communicator_t *comm, const coll_gpusym
     return sum;
 }
 
-bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
-                         uint32_t *element)
+bool coll_gpusym_segmentation_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
+                                  uint32_t *element)
 {
     if (OMPI_COMM_IS_INTER(comm)) { /* its ranks' vectors need not be alike */
         return false;
@@ -98,22 +98,22 @@ bool coll_gpusym_cut_may(struct ompi_communicator_t *comm, const coll_gpusym_arg
 }
 
 /* The address `elements` elements behind p. */
-static void *behind(const cut_t *c, const void *p, size_t elements)
+static void *behind(const segmentation_t *c, const void *p, size_t elements)
 {
     const opal_datatype_t *d = &c->whole->rdtype->super;
     return (void *) ((uintptr_t) p + (uintptr_t) ((ptrdiff_t) elements * (d->ub - d->lb)));
 }
 
-/* The first element of a piece, and how many it has. */
-static size_t range_of(const cut_t *c, size_t k, size_t *first)
+/* The first element of a segment, and how many it has. */
+static size_t range_of(const segmentation_t *c, size_t k, size_t *first)
 {
-    *first = k * c->piece;
-    return c->elements - *first < c->piece ? c->elements - *first : c->piece;
+    *first = k * c->segment;
+    return c->elements - *first < c->segment ? c->elements - *first : c->segment;
 }
 
-/* A reduce-scatter of the range: each rank gets what of its part lies in there. Never in place: the result of a piece
- * lies where an earlier piece, or this one, was read. */
-static void make_scattered(const cut_t *c, size_t first, size_t n, slot_t *s)
+/* A reduce-scatter of the range: each rank gets what of its part lies in there. Never in place: the result of a segment
+ * lies where an earlier segment, or this one, was read. */
+static void make_scattered(const segmentation_t *c, size_t first, size_t n, slot_t *s)
 {
     const coll_gpusym_args_t *a = c->whole;
     const int me = ompi_comm_rank(c->f->comm);
@@ -132,7 +132,7 @@ static void make_scattered(const cut_t *c, size_t first, size_t n, slot_t *s)
     s->part.rbuf = behind(c, a->rbuf, mine);
 }
 
-static void make_part(const cut_t *c, size_t k, slot_t *s)
+static void make_part(const segmentation_t *c, size_t k, slot_t *s)
 {
     const coll_gpusym_args_t *a = c->whole;
     size_t first;
@@ -150,9 +150,9 @@ static void make_part(const cut_t *c, size_t k, slot_t *s)
 
 /* ---- slots ---- */
 
-/* The memory of the slots. The first piece is the longest; that of a reduce-scatter may leave this rank without a
- * result, but none is longer than a piece. */
-static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
+/* The memory of the slots. The first segment is the longest; that of a reduce-scatter may leave this rank without a
+ * result, but none is longer than a segment. */
+static bool get_memory(segmentation_t *c, gpusym_gpu_t *gpu)
 {
     slot_t *s = &c->slot[0];
     struct ompi_communicator_t *comm = c->f->comm;
@@ -171,7 +171,7 @@ static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
     longest = s->part;
     if (is_scattered(c->whole)) { /* as many elements on both sides */
         longest.coll = COLL_GPUSYM_ALLREDUCE;
-        longest.rcount = longest.scount = c->piece;
+        longest.rcount = longest.scount = c->segment;
     }
     coll_gpusym_buffers_part(c->buffers, &longest, &s->buffers);
     c->room = coll_gpusym_bounce_room(&s->buffers, &s->bounce);
@@ -188,13 +188,13 @@ static bool get_memory(cut_t *c, gpusym_gpu_t *gpu)
 
 /* Opens the GPU, streams and memory. MPI error code; only after MPI_ERR_NO_MEM there is no memory. close_slots() frees
  * what there is. */
-static int open_slots(cut_t *c)
+static int open_slots(segmentation_t *c)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     coll_gpusym_bounce_t found;
     const int rv = coll_gpusym_bounce_find(c->buffers, &found);
 
-    if (is_scattered(c->whole) && MPI_IN_PLACE == c->whole->sbuf) { /* pieces are not in place */
+    if (is_scattered(c->whole) && MPI_IN_PLACE == c->whole->sbuf) { /* segments are not in place */
         found.send.on_gpu = found.recv.on_gpu;
     }
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -213,7 +213,7 @@ static int open_slots(cut_t *c)
 }
 
 /* Waits for the copies of a slot. MPI error code. */
-static int await_slot(const cut_t *c, const slot_t *s)
+static int await_slot(const segmentation_t *c, const slot_t *s)
 {
     return NULL == s->bounce.lane || gpusym_lane_await(s->bounce.lane) > 0
                ? MPI_SUCCESS
@@ -221,7 +221,7 @@ static int await_slot(const cut_t *c, const slot_t *s)
 }
 
 /* Waits for all copies. Returns rv, or the first error of these. */
-static int await_slots(const cut_t *c, int rv)
+static int await_slots(const segmentation_t *c, int rv)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
         if (MPI_SUCCESS == rv) {
@@ -234,7 +234,7 @@ static int await_slots(const cut_t *c, int rv)
 }
 
 /* No copy is under way. */
-static void close_slots(cut_t *c)
+static void close_slots(segmentation_t *c)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
         coll_gpusym_bounce_end_queue(&c->slot[i].bounce);
@@ -247,8 +247,8 @@ static void close_slots(cut_t *c)
     free(c->counts);
 }
 
-/* Places a piece in its slot. */
-static slot_t *place_piece(cut_t *c, size_t k)
+/* Places a segment in its slot. */
+static slot_t *place_segment(segmentation_t *c, size_t k)
 {
     slot_t *s = &c->slot[k % SLOTS];
     make_part(c, k, s);
@@ -257,25 +257,26 @@ static slot_t *place_piece(cut_t *c, size_t k)
     return s;
 }
 
-/* Queues the copy of a piece to the host. */
-static int begin_piece(cut_t *c, size_t k)
+/* Queues the copy of a segment to the host. */
+static int begin_segment(segmentation_t *c, size_t k)
 {
-    slot_t *s = place_piece(c, k);
+    slot_t *s = place_segment(c, k);
     return coll_gpusym_bounce_in(&s->buffers, &s->bounce);
 }
 
-static void open_cut(cut_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece)
+static void open_segmentation(segmentation_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
+                              size_t segment)
 {
     const size_t element = b->args->rdtype->super.size;
-    *c = (cut_t){.f = f, .whole = b->args, .buffers = b, .elements = count_elements(f->comm, b->args)};
-    c->piece = piece > element ? piece / element : 1;
-    c->pieces = (c->elements + c->piece - 1) / c->piece;
+    *c = (segmentation_t){.f = f, .whole = b->args, .buffers = b, .elements = count_elements(f->comm, b->args)};
+    c->segment = segment > element ? segment / element : 1;
+    c->segments = (c->elements + c->segment - 1) / c->segment;
     c->rv = open_slots(c);
 }
 
-/* A blocking call in pieces. */
+/* A blocking call in segments. */
 typedef struct {
-    cut_t cut;
+    segmentation_t all;
     int rv; /* of the copies of this rank: MPI_SUCCESS, or the first error */
     void (*failed)(void *arg, int error);
     void *arg;
@@ -291,45 +292,45 @@ static void note_copied(blocking_t *b, int rv)
 
 static void begin_blocking(blocking_t *b, size_t k)
 {
-    slot_t *s = place_piece(&b->cut, k);
+    slot_t *s = place_segment(&b->all, k);
     if (MPI_SUCCESS == b->rv) {
         note_copied(b, coll_gpusym_bounce_in(&s->buffers, &s->bounce));
     }
 }
 
-/* The fallback's work on a piece; queues the copy back. Returns the fallback's error. */
+/* The fallback's work on a segment; queues the copy back. Returns the fallback's error. */
 static int end_blocking(blocking_t *b, size_t k)
 {
-    slot_t *s = &b->cut.slot[k % SLOTS];
+    slot_t *s = &b->all.slot[k % SLOTS];
     if (MPI_SUCCESS == b->rv) {
-        note_copied(b, await_slot(&b->cut, s));
+        note_copied(b, await_slot(&b->all, s));
     } else if (NULL != s->bounce.lane) { /* the fallback may read what is copied */
         (void) gpusym_lane_await(s->bounce.lane);
     }
-    const int rv = coll_gpusym_forward(b->cut.f, &s->on_host);
+    const int rv = coll_gpusym_forward(b->all.f, &s->on_host);
     if (MPI_SUCCESS == rv && MPI_SUCCESS == b->rv) {
         note_copied(b, coll_gpusym_bounce_out(&s->buffers, &s->bounce, rv));
     }
     return rv;
 }
 
-int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece,
-                             void (*failed)(void *arg, int error), void *arg)
+int coll_gpusym_segmentation_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t segment,
+                                      void (*failed)(void *arg, int error), void *arg)
 {
     blocking_t c = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
     size_t begun = 0;
     int rv = MPI_SUCCESS;
 
-    open_cut(&c.cut, f, b, piece);
-    note_copied(&c, c.cut.rv);
-    for (size_t k = 0; MPI_SUCCESS == rv && k < c.cut.pieces; k++) {
-        while (begun < c.cut.pieces && begun < k + SLOTS) {
+    open_segmentation(&c.all, f, b, segment);
+    note_copied(&c, c.all.rv);
+    for (size_t k = 0; MPI_SUCCESS == rv && k < c.all.segments; k++) {
+        while (begun < c.all.segments && begun < k + SLOTS) {
             begin_blocking(&c, begun++);
         }
         rv = end_blocking(&c, k);
     }
-    const int copied = await_slots(&c.cut, MPI_SUCCESS == rv ? c.rv : rv);
-    close_slots(&c.cut);
+    const int copied = await_slots(&c.all, MPI_SUCCESS == rv ? c.rv : rv);
+    close_slots(&c.all);
     if (MPI_SUCCESS == rv) {
         note_copied(&c, copied);
     }
@@ -338,19 +339,20 @@ int coll_gpusym_cut_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffer
 
 /* ---- nonblocking ---- */
 
-coll_gpusym_cut_t *coll_gpusym_cut_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t piece)
+coll_gpusym_segmentation_t *coll_gpusym_segmentation_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
+                                                           size_t segment)
 {
-    cut_t *c = malloc(sizeof *c);
+    segmentation_t *c = malloc(sizeof *c);
     if (NULL == c) {
         (void) coll_gpusym_bounce_report(b, "no-memory", sizeof *c);
         return NULL;
     }
-    open_cut(c, f, b, piece);
+    open_segmentation(c, f, b, segment);
     return c;
 }
 
-/* The fallback begins with the pieces that have come to the host, in order: so on all ranks. */
-static void work_pieces(cut_t *c)
+/* The fallback begins with the segments that have come to the host, in order: so on all ranks. */
+static void work_segments(segmentation_t *c)
 {
     slot_t *s = &c->slot[c->worked % SLOTS];
     while (MPI_SUCCESS == c->rv && c->worked < c->begun && coll_gpusym_bounce_poll(c->buffers, &s->bounce, &c->rv)) {
@@ -362,8 +364,8 @@ static void work_pieces(cut_t *c)
     }
 }
 
-/* Copies back the pieces that the fallback has ended with. */
-static void end_pieces(cut_t *c)
+/* Copies back the segments that the fallback has ended with. */
+static void end_segments(segmentation_t *c)
 {
     slot_t *s = &c->slot[c->ended % SLOTS];
     while (c->ended < c->worked && REQUEST_COMPLETE(s->inner)) {
@@ -375,14 +377,14 @@ static void end_pieces(cut_t *c)
     }
 }
 
-bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv)
+bool coll_gpusym_segmentation_poll(coll_gpusym_segmentation_t *c, int *rv)
 {
-    end_pieces(c);
-    while (MPI_SUCCESS == c->rv && c->begun < c->pieces && c->begun < c->ended + SLOTS) {
-        c->rv = begin_piece(c, c->begun++);
+    end_segments(c);
+    while (MPI_SUCCESS == c->rv && c->begun < c->segments && c->begun < c->ended + SLOTS) {
+        c->rv = begin_segment(c, c->begun++);
     }
-    work_pieces(c);
-    bool over = c->ended == (MPI_SUCCESS == c->rv ? c->pieces : c->worked);
+    work_segments(c);
+    bool over = c->ended == (MPI_SUCCESS == c->rv ? c->segments : c->worked);
     for (unsigned i = 0; over && i < SLOTS; i++) {
         int copied;
         over = coll_gpusym_bounce_poll(c->buffers, &c->slot[i].bounce, &copied);
@@ -392,7 +394,7 @@ bool coll_gpusym_cut_poll(coll_gpusym_cut_t *c, int *rv)
     return over;
 }
 
-bool coll_gpusym_cut_stopped(const coll_gpusym_cut_t *c)
+bool coll_gpusym_segmentation_stopped(const coll_gpusym_segmentation_t *c)
 {
     bool copies = false;
     for (unsigned i = 0; i < SLOTS && !copies; i++) {
@@ -402,7 +404,7 @@ bool coll_gpusym_cut_stopped(const coll_gpusym_cut_t *c)
     return !copies;
 }
 
-void coll_gpusym_cut_free(coll_gpusym_cut_t *c)
+void coll_gpusym_segmentation_free(coll_gpusym_segmentation_t *c)
 {
     if (NULL == c) {
         return;

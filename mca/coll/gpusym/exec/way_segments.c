@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The staged way in pieces: see fallback/cut.h.
+ * The staged way in segments: see fallback/segmentation.h.
  */
 #include "mca/coll/gpusym/exec/traced.h"
 #include "mca/coll/gpusym/exec/whole.h"
@@ -9,7 +9,7 @@
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/conf/params.h"
 
-/* What the ranks compare to find out whether they can cut the call alike. */
+/* What the ranks compare to find out whether they can divide the call alike. */
 static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 {
     struct ompi_communicator_t *comm = run->engine->fallback->comm;
@@ -19,14 +19,14 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     if (post->kind < GPUSYM_KIND_BOUNCE && !f->reduces) {
         return; /* a broadcast's types need not be alike, and this post does not tell their elements */
     }
-    if (!coll_gpusym_cut_may(comm, run->args, &bytes, &element) ||
+    if (!coll_gpusym_segmentation_may(comm, run->args, &bytes, &element) ||
         (run->ours && coll_gpusym_bounce_packs(run->buffers))) {
         return;
     }
     if (run->on_host && run->task.segments->in_place && COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern) {
-        return; /* it has no bounce buffers, by which pieces are out of place */
+        return; /* it has no bounce buffers, by which segments are out of place */
     }
-    post->flags |= GPUSYM_POST_CUT;
+    post->flags |= GPUSYM_POST_SEGMENTS;
     if (post->kind >= GPUSYM_KIND_BOUNCE) {
         post->bytes = bytes;
         post->layout = element;
@@ -37,13 +37,13 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 static bool possible(const coll_gpusym_run_t *run)
 {
     const gpusym_agreement_read_t *read = &run->task.read;
-    return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_CUT) &&
+    return COLL_GPUSYM_AGREES != run->mode && !read->host && 0 != (read->all & GPUSYM_POST_SEGMENTS) &&
            read->mismatch_rank < 0 && read->same_layout && 0 != coll_gpusym_params.piece &&
            read->max_bytes > coll_gpusym_params.piece;
 }
 
 /* A nonblocking call keeps its place before later calls until it is over. After an error the ranks are not at the same
- * piece. */
+ * segment. */
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
     int rv;
@@ -51,14 +51,15 @@ static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
     if (COLL_GPUSYM_BLOCKING == run->mode) {
         return COLL_GPUSYM_TURN_HANDED;
     }
-    if (NULL == run->is.pieces) {
+    if (NULL == run->is.segmentation) {
         coll_gpusym_traced_launched(run, 0);
-        run->is.pieces = coll_gpusym_cut_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece);
+        run->is.segmentation =
+            coll_gpusym_segmentation_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece);
     }
-    if (NULL != run->is.pieces && !coll_gpusym_cut_poll(run->is.pieces, &rv)) {
+    if (NULL != run->is.segmentation && !coll_gpusym_segmentation_poll(run->is.segmentation, &rv)) {
         return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
-    return NULL != run->is.pieces && MPI_SUCCESS == rv
+    return NULL != run->is.segmentation && MPI_SUCCESS == rv
                ? COLL_GPUSYM_TURN_DONE
                : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
 }
@@ -67,16 +68,16 @@ static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
 {
     (void) recalled;
     (void) due;
-    return NULL == run->is.pieces || coll_gpusym_cut_stopped(run->is.pieces);
+    return NULL == run->is.segmentation || coll_gpusym_segmentation_stopped(run->is.segmentation);
 }
 
 static void end(coll_gpusym_run_t *run)
 {
-    coll_gpusym_cut_free(run->is.pieces);
-    run->is.pieces = NULL;
+    coll_gpusym_segmentation_free(run->is.segmentation);
+    run->is.segmentation = NULL;
 }
 
-static void piece_failed(void *arg, int error)
+static void segment_failed(void *arg, int error)
 {
     coll_gpusym_run_t *run = arg;
     run->error = error;
@@ -85,8 +86,8 @@ static void piece_failed(void *arg, int error)
 
 static int finish(coll_gpusym_run_t *run)
 {
-    const int rv =
-        coll_gpusym_cut_blocking(run->engine->fallback, run->buffers, coll_gpusym_params.piece, piece_failed, run);
+    const int rv = coll_gpusym_segmentation_blocking(run->engine->fallback, run->buffers, coll_gpusym_params.piece,
+                                                     segment_failed, run);
     coll_gpusym_whole_forwarded(run, rv);
     coll_gpusym_whole_look(run);
     return run->error;
@@ -96,12 +97,12 @@ static void count(const coll_gpusym_run_t *run, coll_gpusym_counters_t *counters
 {
     coll_gpusym_whole_count(run, counters);
     if (run->ours) {
-        coll_gpusym_count(&counters->cut);
+        coll_gpusym_count(&counters->segmented);
     }
 }
 
-const coll_gpusym_way_t coll_gpusym_way_pieces = {
-    .name = "pieces",
+const coll_gpusym_way_t coll_gpusym_way_segments = {
+    .name = "segments",
     .offer = offer,
     .possible = possible,
     .poll = poll,

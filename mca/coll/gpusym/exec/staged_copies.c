@@ -1,16 +1,16 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Moves through windows: see move.h.
+ * Staged copies: see staged_copies.h.
  *
- *     sender:    buffer -> ring in its window   `filled` pieces are there
- *     receiver:  ring -> buffer                 `taken` of them are copied: their slots are free
+ *     sender:    buffer -> ring in its staging buffer   `filled` segments are there
+ *     receiver:  ring -> buffer                         `taken` of them are copied: their slots are free
  *
- * A receiver needs nothing of its own to take a piece, and a part of each window is for moves only, which begin when
- * all ranks have come. So every flow goes on once its receiver is in the call, whatever other calls hold of the
- * windows.
+ * A receiver needs nothing of its own to take a segment, and a part of each staging buffer is for staged copies only,
+ * which begin when all ranks have come. So every flow goes on once its receiver is in the call, whatever other calls
+ * hold of the staging buffers.
  */
-#include "mca/coll/gpusym/exec/move.h"
+#include "mca/coll/gpusym/exec/staged_copies.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +24,11 @@
 
 /* Copies of this rank under way in each direction: the copy engine always has the next one. */
 #define COPIES_MAX 3u
-/* Bytes of pieces: of whole flows up to PIECE_MIN one, of longer ones an eighth, up to a chunk of the window. */
-#define PIECE_MIN (64ull << 10)
-#define PIECE_MAX GPUSYM_WINDOW_CHUNK
-/* Pieces of a flow that are in its ring, at most; and bytes of the rings of a call. */
+/* Bytes of segments: of whole flows up to SEGMENT_MIN one, of longer ones an eighth, up to a chunk of the staging
+ * buffer. */
+#define SEGMENT_MIN (64ull << 10)
+#define SEGMENT_MAX GPUSYM_STAGING_BUFFER_CHUNK
+/* Segments of a flow that are in its ring, at most; and bytes of the rings of a call. */
 #define SLOTS_MAX 8u
 #define RINGS_MAX (12ull << 20)
 
@@ -36,21 +37,21 @@
 
 /* A flow on the sender's board: its first line is the sender's, the second the receiver's. */
 typedef struct {
-    uint64_t filled;     /* pieces; the three fields behind are there if it is not 0 */
-    uint64_t piece, off; /* bytes of a piece; the ring's offset in the window */
-    uint32_t slots;      /* pieces that the ring holds */
+    uint64_t filled;       /* segments; the three fields behind are there if it is not 0 */
+    uint64_t segment, off; /* bytes of a segment; the ring's offset in the staging buffer */
+    uint32_t slots;        /* segments that the ring holds */
     uint32_t pad;
     uint64_t bytes;              /* of the flow; there with the board */
-    _Alignas(64) uint64_t taken; /* pieces; GPUSYM_FLOW_OVER: the receiver does not look at the board any more */
+    _Alignas(64) uint64_t taken; /* segments; GPUSYM_FLOW_OVER: the receiver does not look at the board any more */
 } flow_t;
 _Static_assert(128 == sizeof(flow_t), "flows are two cache lines");
 
 /* A flow that this rank sends. */
 typedef struct {
     const char *from;
-    uint64_t bytes, piece, pieces, off;
-    gpusym_flow_t ring; /* of pieces. No slots: it has none yet */
-    uint64_t started;   /* pieces */
+    uint64_t bytes, segment, segments, off;
+    gpusym_flow_t ring; /* of segments. No slots: it has none yet */
+    uint64_t started;   /* segments */
     bool over;          /* all its receivers have acknowledged that */
 } out_t;
 
@@ -58,22 +59,22 @@ typedef struct {
 typedef struct {
     const flow_t *flow; /* NULL: the board is not there yet */
     char *to;
-    uint64_t room, bytes; /* of the buffer; of the flow */
-    uint64_t piece, off;  /* as the sender says, read once */
-    gpusym_flow_t ring;   /* of pieces. No slots: not known yet */
-    uint64_t pieces, started;
+    uint64_t room, bytes;  /* of the buffer; of the flow */
+    uint64_t segment, off; /* as the sender says, read once */
+    gpusym_flow_t ring;    /* of segments. No slots: not known yet */
+    uint64_t segments, started;
     bool over;
 } in_t;
 
-struct coll_gpusym_move {
+struct coll_gpusym_staged_copies {
     const gpusym_agreement_t *rc;
-    const coll_gpusym_windows_t *w;
+    const coll_gpusym_staging_buffers_t *w;
     gpusym_gpu_t *gpu; /* NULL: both buffers are host memory */
     uint64_t seq;
     uint32_t n, me;
     bool shared; /* all receivers read one flow */
     bool truncated, failed;
-    flow_t *board; /* [n], in our window; NULL: we send nothing, or there is no room yet */
+    flow_t *board; /* [n], in our staging buffer; NULL: we send nothing, or there is no room yet */
     uint64_t board_off;
     bool sends;
     uint32_t outs, ins;     /* flows that are not over */
@@ -81,19 +82,19 @@ struct coll_gpusym_move {
     char *kept;             /* in place: what is sent, before it is overwritten; owned */
     bool keeps;             /* it is being copied there */
     bool kept_on_gpu;       /* it is scratch memory, not the host's */
-    gpusym_queue_t out, in; /* to and from windows, by peer. No gpu: the buffer is host memory */
+    gpusym_queue_t out, in; /* to and from staging buffers, by peer. No gpu: the buffer is host memory */
     out_t *to;              /* [n]; shared: [0] alone */
     in_t *from;             /* [n] */
 };
 
-/* ---- windows ---- */
+/* ---- staging buffers ---- */
 
-static bool find_windows(coll_gpusym_windows_t *w, const gpusym_agreement_t *rc, bool *refused)
+static bool find_staging(coll_gpusym_staging_buffers_t *w, const gpusym_agreement_t *rc, bool *refused)
 {
     bool all = true;
     for (uint32_t r = 0; r < rc->nranks && !*refused; r++) {
         if (NULL == w->of[r]) {
-            const int rv = gpusym_window_of(rc->peer[r], &w->of[r]);
+            const int rv = gpusym_staging_buffer_of(rc->peer[r], &w->of[r]);
             all = all && GPUSYM_SUCCESS == rv;
             *refused = GPUSYM_SUCCESS != rv && GPUSYM_ERR_NOT_AVAILABLE != rv;
         }
@@ -101,16 +102,16 @@ static bool find_windows(coll_gpusym_windows_t *w, const gpusym_agreement_t *rc,
     return all;
 }
 
-void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_agreement_t *rc, uint64_t seq)
+void coll_gpusym_staging_buffers_poll(coll_gpusym_staging_buffers_t *w, gpusym_agreement_t *rc, uint64_t seq)
 {
-    gpusym_window_t *own;
+    gpusym_staging_buffer_t *own;
     if (!w->voted) {
-        bool refused = gpusym_agreement_refused(rc, seq) || GPUSYM_SUCCESS != gpusym_window_own(&own);
+        bool refused = gpusym_agreement_refused(rc, seq) || GPUSYM_SUCCESS != gpusym_staging_buffer_own(&own);
         if (NULL == w->of && !refused) {
-            w->of = calloc(rc->nranks, sizeof(gpusym_window_t *));
+            w->of = calloc(rc->nranks, sizeof(gpusym_staging_buffer_t *));
             refused = NULL == w->of;
         }
-        const bool all = !refused && find_windows(w, rc, &refused);
+        const bool all = !refused && find_staging(w, rc, &refused);
         if (refused || all) {
             gpusym_agreement_vote(rc, seq, all && !refused);
             w->voted = true;
@@ -119,7 +120,7 @@ void coll_gpusym_windows_poll(coll_gpusym_windows_t *w, gpusym_agreement_t *rc, 
     w->agreed = w->voted ? gpusym_agreement_votes(rc, seq) : 0;
 }
 
-void coll_gpusym_windows_free(coll_gpusym_windows_t *w)
+void coll_gpusym_staging_buffers_free(coll_gpusym_staging_buffers_t *w)
 {
     free(w->of);
     w->of = NULL;
@@ -145,19 +146,19 @@ static bool rank_receives(const coll_gpusym_args_t *a, uint32_t r)
 }
 
 /* Where this rank's i-th turn is with rank r, rank r's i-th turn is with this rank. */
-static uint32_t turn_with(const coll_gpusym_move_t *m, uint32_t i)
+static uint32_t turn_with(const coll_gpusym_staged_copies_t *m, uint32_t i)
 {
     return (i + m->n - m->me % m->n) % m->n;
 }
 
-static out_t *out_to(const coll_gpusym_move_t *m, uint32_t r)
+static out_t *out_to(const coll_gpusym_staged_copies_t *m, uint32_t r)
 {
     return &m->to[m->shared ? 0 : r];
 }
 
 /* ---- making ---- */
 
-static void set_flows(coll_gpusym_move_t *m, const coll_gpusym_args_t *a, const char *in, char *out,
+static void set_flows(coll_gpusym_staged_copies_t *m, const coll_gpusym_args_t *a, const char *in, char *out,
                       const gpusym_table_row_t *row)
 {
     for (uint32_t r = 0; r < m->n; r++) {
@@ -176,7 +177,7 @@ static void set_flows(coll_gpusym_move_t *m, const coll_gpusym_args_t *a, const 
 }
 
 /* In place, or where one buffer is both (a broadcast), what is sent lies in the receive buffer. */
-static bool open_gpu(coll_gpusym_move_t *m, const coll_gpusym_buffers_t *b)
+static bool open_gpu(coll_gpusym_staged_copies_t *m, const coll_gpusym_buffers_t *b)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     if (coll_gpusym_buffers_on_gpu(b) && GPUSYM_SUCCESS != dev->gpu_open(coll_gpusym_buffers_where(b), &m->gpu)) {
@@ -189,7 +190,7 @@ static bool open_gpu(coll_gpusym_move_t *m, const coll_gpusym_buffers_t *b)
 }
 
 /* What a rank sends to itself. Both are the same where it is in place. */
-static void copy_own(coll_gpusym_move_t *m, const gpusym_table_row_t *own, const char *in, char *out)
+static void copy_own(coll_gpusym_staged_copies_t *m, const gpusym_table_row_t *own, const char *in, char *out)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     const char *from = in + own->send_off;
@@ -210,7 +211,7 @@ static void copy_own(coll_gpusym_move_t *m, const gpusym_table_row_t *own, const
 }
 
 /* Memory for what an in-place call sends: of the GPU if there is any. False: none. */
-static bool get_kept(coll_gpusym_move_t *m, uint64_t bytes)
+static bool get_kept(coll_gpusym_staged_copies_t *m, uint64_t bytes)
 {
     void *p = NULL;
     m->kept_on_gpu = NULL != m->gpu && GPUSYM_SUCCESS == gpusym_scratch_get(gpusym_current.dev, m->gpu, bytes, &p);
@@ -219,7 +220,7 @@ static bool get_kept(coll_gpusym_move_t *m, uint64_t bytes)
     return NULL != m->kept;
 }
 
-static bool keep_block(coll_gpusym_move_t *m, void *to, const void *from, uint64_t bytes)
+static bool keep_block(coll_gpusym_staged_copies_t *m, void *to, const void *from, uint64_t bytes)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     if (NULL == m->gpu) {
@@ -232,7 +233,7 @@ static bool keep_block(coll_gpusym_move_t *m, void *to, const void *from, uint64
 
 /* In place, a block comes where another one is sent from: what is sent is copied first, one block behind the other.
  * Points *in and the rows there. False: no memory. */
-static bool keep_sent(coll_gpusym_move_t *m, gpusym_table_row_t *row, const char **in)
+static bool keep_sent(coll_gpusym_staged_copies_t *m, gpusym_table_row_t *row, const char **in)
 {
     uint64_t at = 0, bytes = 0;
     for (uint32_t r = 0; r < m->n; r++) {
@@ -255,13 +256,15 @@ static bool keep_sent(coll_gpusym_move_t *m, gpusym_table_row_t *row, const char
     return true;
 }
 
-coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b,
-                                           const gpusym_agreement_t *rc, const coll_gpusym_windows_t *w, uint64_t seq)
+coll_gpusym_staged_copies_t *coll_gpusym_staged_copies_begin(const coll_gpusym_segments_t *k,
+                                                             const coll_gpusym_buffers_t *b,
+                                                             const gpusym_agreement_t *rc,
+                                                             const coll_gpusym_staging_buffers_t *w, uint64_t seq)
 {
     const uint32_t n = rc->nranks;
     const unsigned pattern = coll_gpusym_facts[k->args->coll].pattern;
     gpusym_table_row_t *row = calloc(n, sizeof *row);
-    coll_gpusym_move_t *m = calloc(1, sizeof *m + n * (sizeof *m->to + sizeof *m->from));
+    coll_gpusym_staged_copies_t *m = calloc(1, sizeof *m + n * (sizeof *m->to + sizeof *m->from));
     const char *in;
     char *out;
 
@@ -270,7 +273,7 @@ coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, cons
         free(m);
         return NULL;
     }
-    coll_gpusym_segments_move(k, row, &in, &out);
+    coll_gpusym_segments_stage(k, row, &in, &out);
     m->rc = rc;
     m->w = w;
     m->seq = seq;
@@ -297,28 +300,28 @@ coll_gpusym_move_t *coll_gpusym_move_begin(const coll_gpusym_segments_t *k, cons
 
 /* ---- the board ---- */
 
-/* Puts up our board. False: the window has no room now. */
-static bool put_board(coll_gpusym_move_t *m)
+/* Puts up our board. False: the staging buffer has no room now. */
+static bool put_board(coll_gpusym_staged_copies_t *m)
 {
     gpusym_line_t *line = m->rc->line[m->me];
     void *at;
-    if (GPUSYM_SUCCESS != gpusym_window_get(m->n * sizeof(flow_t), &m->board_off)) {
+    if (GPUSYM_SUCCESS != gpusym_staging_buffer_get(m->n * sizeof(flow_t), &m->board_off)) {
         return false;
     }
-    m->board = gpusym_window_at(m->w->of[m->me], m->board_off, m->n * sizeof(flow_t));
+    m->board = gpusym_staging_buffer_at(m->w->of[m->me], m->board_off, m->n * sizeof(flow_t));
     memset(m->board, 0, m->n * sizeof(flow_t));
     for (uint32_t r = 0; r < m->n; r++) {
         m->board[r].bytes = out_to(m, r)->bytes;
     }
     if (NULL != m->out.gpu) {
-        (void) gpusym_window_register(m->w->of[m->me], gpusym_current.dev, m->gpu, &at);
+        (void) gpusym_staging_buffer_register(m->w->of[m->me], gpusym_current.dev, m->gpu, &at);
     }
     WRITE(line->board, m->seq << GPUSYM_BOARD_BITS | m->board_off / GPUSYM_BOARD_UNIT);
     return true;
 }
 
 /* Looks for rank r's board. False: it lies where no board can. */
-static bool find_board(coll_gpusym_move_t *m, uint32_t r)
+static bool find_board(coll_gpusym_staged_copies_t *m, uint32_t r)
 {
     const uint64_t word = READ(m->rc->line[r]->board);
     in_t *in = &m->from[r];
@@ -326,8 +329,8 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
     if (word >> GPUSYM_BOARD_BITS != (m->seq & UINT64_MAX >> GPUSYM_BOARD_BITS)) {
         return true;
     }
-    flow_t *board =
-        gpusym_window_at(m->w->of[r], word % (1u << GPUSYM_BOARD_BITS) * GPUSYM_BOARD_UNIT, m->n * sizeof(flow_t));
+    flow_t *board = gpusym_staging_buffer_at(m->w->of[r], word % (1u << GPUSYM_BOARD_BITS) * GPUSYM_BOARD_UNIT,
+                                             m->n * sizeof(flow_t));
     if (NULL == board) {
         return false;
     }
@@ -337,28 +340,28 @@ static bool find_board(coll_gpusym_move_t *m, uint32_t r)
     in->bytes = flow->bytes;
     m->truncated = m->truncated || in->bytes > in->room;
     if (NULL != m->in.gpu && 0 != in->bytes) {
-        (void) gpusym_window_register(m->w->of[r], gpusym_current.dev, m->gpu, &at);
+        (void) gpusym_staging_buffer_register(m->w->of[r], gpusym_current.dev, m->gpu, &at);
     }
     return true;
 }
 
 /* ---- copies ---- */
 
-static bool has_room(const coll_gpusym_move_t *m, const gpusym_queue_t *copies)
+static bool has_room(const coll_gpusym_staged_copies_t *m, const gpusym_queue_t *copies)
 {
     return !m->failed && gpusym_queue_under_way(copies) < COPIES_MAX;
 }
 
-/* Copies between a buffer and a window; has_room(). */
-static void copy_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t peer, void *to, const void *from,
-                       uint64_t bytes)
+/* Copies between a buffer and a staging buffer; has_room(). */
+static void copy_segment(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t peer, void *to,
+                         const void *from, uint64_t bytes)
 {
     const gpusym_copy_rows_t run = {.dst = to, .src = from, .width = bytes, .height = 1, .engine = true};
     m->failed = GPUSYM_SUCCESS != gpusym_queue_start(copies, &run, peer);
 }
 
 /* Whether the oldest copy has ended, and whose it was. */
-static bool end_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t *peer)
+static bool end_segment(coll_gpusym_staged_copies_t *m, gpusym_queue_t *copies, uint32_t *peer)
 {
     const int ended = gpusym_queue_end(copies, peer);
     m->failed = m->failed || ended < 0;
@@ -367,8 +370,8 @@ static bool end_piece(coll_gpusym_move_t *m, gpusym_queue_t *copies, uint32_t *p
 
 /* ---- sending ---- */
 
-/* The pieces that all receivers of a flow have taken, or GPUSYM_FLOW_OVER. */
-static uint64_t taken_of(const coll_gpusym_move_t *m, uint32_t r)
+/* The segments that all receivers of a flow have taken, or GPUSYM_FLOW_OVER. */
+static uint64_t taken_of(const coll_gpusym_staged_copies_t *m, uint32_t r)
 {
     uint64_t least = GPUSYM_FLOW_OVER;
     if (!m->shared) {
@@ -381,41 +384,41 @@ static uint64_t taken_of(const coll_gpusym_move_t *m, uint32_t r)
     return least;
 }
 
-/* Gives a flow its ring: a smaller one where the window is full. False: it has no room now. */
-static bool get_ring(coll_gpusym_move_t *m, out_t *o, flow_t *flow)
+/* Gives a flow its ring: a smaller one where the staging buffer is full. False: it has no room now. */
+static bool get_ring(coll_gpusym_staged_copies_t *m, out_t *o, flow_t *flow)
 {
-    const uint64_t eighth = (o->bytes / 8 + PIECE_MIN - 1) / PIECE_MIN * PIECE_MIN;
+    const uint64_t eighth = (o->bytes / 8 + SEGMENT_MIN - 1) / SEGMENT_MIN * SEGMENT_MIN;
     const uint64_t share = RINGS_MAX / (m->outs < 3 ? m->outs : 3);
-    o->piece = o->bytes <= PIECE_MIN ? o->bytes : eighth < PIECE_MIN ? PIECE_MIN : eighth;
-    o->piece = o->piece > PIECE_MAX ? PIECE_MAX : o->piece;
-    o->pieces = (o->bytes + o->piece - 1) / o->piece;
-    uint64_t slots = share / o->piece < o->pieces ? share / o->piece : o->pieces;
+    o->segment = o->bytes <= SEGMENT_MIN ? o->bytes : eighth < SEGMENT_MIN ? SEGMENT_MIN : eighth;
+    o->segment = o->segment > SEGMENT_MAX ? SEGMENT_MAX : o->segment;
+    o->segments = (o->bytes + o->segment - 1) / o->segment;
+    uint64_t slots = share / o->segment < o->segments ? share / o->segment : o->segments;
     slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
-    while (slots > 0 && GPUSYM_SUCCESS != gpusym_window_get(slots * o->piece, &o->off)) {
+    while (slots > 0 && GPUSYM_SUCCESS != gpusym_staging_buffer_get(slots * o->segment, &o->off)) {
         slots /= 2;
     }
     o->ring = (gpusym_flow_t){.filled = &flow->filled, .taken = &flow->taken, .slots = slots};
-    flow->piece = o->piece;
+    flow->segment = o->segment;
     flow->off = o->off;
     flow->slots = (uint32_t) slots;
     return 0 != slots;
 }
 
-/* Tells of the pieces that are in their rings. */
-static void end_sends(coll_gpusym_move_t *m)
+/* Tells of the segments that are in their rings. */
+static void end_sends(coll_gpusym_staged_copies_t *m)
 {
     uint32_t r;
-    while (end_piece(m, &m->out, &r)) {
+    while (end_segment(m, &m->out, &r)) {
         out_t *o = out_to(m, r);
         gpusym_flow_publish(&o->ring, o->ring.told + 1);
     }
 }
 
-/* Starts the copy of a flow's next piece, if its ring has a free slot. False: not now, or (*corrupt) never. */
-static bool send_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
+/* Starts the copy of a flow's next segment, if its ring has a free slot. False: not now, or (*corrupt) never. */
+static bool send_segment(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
 {
     out_t *o = out_to(m, r);
-    if (o->over || 0 == o->bytes || (0 != o->ring.slots && o->started == o->pieces) ||
+    if (o->over || 0 == o->bytes || (0 != o->ring.slots && o->started == o->segments) ||
         (0 == o->ring.slots && !get_ring(m, o, &m->board[r]))) {
         return false;
     }
@@ -424,37 +427,37 @@ static bool send_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
         *corrupt = room < 0;
         return false;
     }
-    const uint64_t at = o->started * o->piece, left = o->bytes - at;
-    const uint64_t bytes = left < o->piece ? left : o->piece;
-    void *slot = gpusym_window_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->piece, bytes);
+    const uint64_t at = o->started * o->segment, left = o->bytes - at;
+    const uint64_t bytes = left < o->segment ? left : o->segment;
+    void *slot = gpusym_staging_buffer_at(m->w->of[m->me], o->off + o->started % o->ring.slots * o->segment, bytes);
     o->started++;
-    copy_piece(m, &m->out, r, slot, o->from + at, bytes);
+    copy_segment(m, &m->out, r, slot, o->from + at, bytes);
     end_sends(m); /* of host memory it has ended */
     return true;
 }
 
 /* Notes flows whose receivers are done. False: one says so before it can be. */
-static bool end_flows(coll_gpusym_move_t *m)
+static bool end_flows(coll_gpusym_staged_copies_t *m)
 {
     for (uint32_t r = 0; r < (m->shared ? 1 : m->n); r++) {
         out_t *o = &m->to[r];
         if (o->over || GPUSYM_FLOW_OVER != taken_of(m, r)) {
             continue;
         }
-        if (o->ring.told * o->piece < o->bytes) {
+        if (o->ring.told * o->segment < o->bytes) {
             return false;
         }
         o->over = true;
         m->outs--;
         if (0 != o->ring.slots) {
-            gpusym_window_put(o->off);
+            gpusym_staging_buffer_put(o->off);
         }
     }
     return true;
 }
 
 /* False: our board is corrupt. */
-static bool send_some(coll_gpusym_move_t *m)
+static bool send_some(coll_gpusym_staged_copies_t *m)
 {
     bool corrupt = false;
     if (NULL == m->board && !put_board(m)) {
@@ -464,7 +467,7 @@ static bool send_some(coll_gpusym_move_t *m)
     /* The first turns first: the other rank does the same. */
     for (uint32_t i = 0; i < m->n && has_room(m, &m->out) && !corrupt; i++) {
         const uint32_t turn = m->shared ? 0 : turn_with(m, i);
-        while (has_room(m, &m->out) && send_piece(m, turn, &corrupt)) {
+        while (has_room(m, &m->out) && send_segment(m, turn, &corrupt)) {
         }
         i = m->shared ? m->n : i;
     }
@@ -474,27 +477,27 @@ static bool send_some(coll_gpusym_move_t *m)
 /* ---- receiving ---- */
 
 /* Acknowledges a flow that has been taken, or has nothing. */
-static void end_flow(coll_gpusym_move_t *m, in_t *in)
+static void end_flow(coll_gpusym_staged_copies_t *m, in_t *in)
 {
     in->over = true;
     m->ins--;
     gpusym_flow_take(&in->ring, GPUSYM_FLOW_OVER);
 }
 
-static void note_taken(coll_gpusym_move_t *m, in_t *in)
+static void note_taken(coll_gpusym_staged_copies_t *m, in_t *in)
 {
     const uint64_t taken = in->ring.told + 1;
-    if (taken == in->pieces) {
+    if (taken == in->segments) {
         end_flow(m, in);
     } else {
         gpusym_flow_take(&in->ring, taken);
     }
 }
 
-static void end_receives(coll_gpusym_move_t *m)
+static void end_receives(coll_gpusym_staged_copies_t *m)
 {
     uint32_t r;
-    while (end_piece(m, &m->in, &r)) {
+    while (end_segment(m, &m->in, &r)) {
         note_taken(m, &m->from[r]);
     }
 }
@@ -502,18 +505,18 @@ static void end_receives(coll_gpusym_move_t *m)
 /* Reads where the sender has its ring, once it says so. False: that is corrupt. */
 static bool read_ring(in_t *in)
 {
-    in->piece = READ(in->flow->piece);
+    in->segment = READ(in->flow->segment);
     in->off = READ(in->flow->off);
     in->ring.slots = READ(in->flow->slots);
-    if (0 == in->piece || in->piece > in->bytes || 0 == in->ring.slots || in->ring.slots > SLOTS_MAX) {
+    if (0 == in->segment || in->segment > in->bytes || 0 == in->ring.slots || in->ring.slots > SLOTS_MAX) {
         return false;
     }
-    in->pieces = (in->bytes - 1) / in->piece + 1;
+    in->segments = (in->bytes - 1) / in->segment + 1;
     return true;
 }
 
-/* Returns how many pieces more of a flow are there, or GPUSYM_ERR_CORRUPT. */
-static int64_t pieces_there(in_t *in)
+/* Returns how many segments more of a flow are there, or GPUSYM_ERR_CORRUPT. */
+static int64_t segments_there(in_t *in)
 {
     if (0 == in->ring.slots && !gpusym_flow_has_begun(&in->ring)) {
         return 0;
@@ -522,28 +525,29 @@ static int64_t pieces_there(in_t *in)
         return GPUSYM_ERR_CORRUPT;
     }
     const int64_t ready = gpusym_flow_ready(&in->ring, in->started);
-    return in->ring.seen <= in->pieces ? ready : GPUSYM_ERR_CORRUPT;
+    return in->ring.seen <= in->segments ? ready : GPUSYM_ERR_CORRUPT;
 }
 
-/* Starts the copy of rank r's next piece, if it is there. False: not now, or (*corrupt) never. */
-static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
+/* Starts the copy of rank r's next segment, if it is there. False: not now, or (*corrupt) never. */
+static bool receive_segment(coll_gpusym_staged_copies_t *m, uint32_t r, bool *corrupt)
 {
     in_t *in = &m->from[r];
     if (0 == in->bytes) {
         end_flow(m, in);
         return false;
     }
-    const int64_t there = pieces_there(in);
+    const int64_t there = segments_there(in);
     if (there <= 0) {
         *corrupt = there < 0;
         return false;
     }
-    if (in->room <= in->started * in->piece && in->ring.told < in->started) {
+    if (in->room <= in->started * in->segment && in->ring.told < in->started) {
         return false; /* what has no room is taken behind what has */
     }
-    const uint64_t at = in->started * in->piece, left = in->bytes - at;
-    const uint64_t bytes = left < in->piece ? left : in->piece, room = in->room > at ? in->room - at : 0;
-    const void *slot = gpusym_window_at(m->w->of[r], in->off + in->started % in->ring.slots * in->piece, bytes);
+    const uint64_t at = in->started * in->segment, left = in->bytes - at;
+    const uint64_t bytes = left < in->segment ? left : in->segment, room = in->room > at ? in->room - at : 0;
+    const void *slot =
+        gpusym_staging_buffer_at(m->w->of[r], in->off + in->started % in->ring.slots * in->segment, bytes);
     if (NULL == slot) {
         *corrupt = true;
         return false;
@@ -553,13 +557,13 @@ static bool receive_piece(coll_gpusym_move_t *m, uint32_t r, bool *corrupt)
         note_taken(m, in);
         return !in->over;
     }
-    copy_piece(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
+    copy_segment(m, &m->in, r, in->to + at, slot, bytes < room ? bytes : room);
     end_receives(m);
-    return !in->over && in->started < in->pieces;
+    return !in->over && in->started < in->segments;
 }
 
 /* False: rank *rank's board is corrupt. */
-static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
+static bool receive_some(coll_gpusym_staged_copies_t *m, uint32_t *rank)
 {
     uint32_t r;
     bool corrupt = false;
@@ -574,7 +578,8 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
             return false;
         }
         while (NULL != m->from[r].flow && has_room(m, &m->in) &&
-               (0 == m->from[r].pieces || m->from[r].started < m->from[r].pieces) && receive_piece(m, r, &corrupt)) {
+               (0 == m->from[r].segments || m->from[r].started < m->from[r].segments) &&
+               receive_segment(m, r, &corrupt)) {
         }
         if (corrupt) {
             return false;
@@ -585,40 +590,40 @@ static bool receive_some(coll_gpusym_move_t *m, uint32_t *rank)
 
 /* ---- the whole ---- */
 
-coll_gpusym_move_state_t coll_gpusym_move_poll(coll_gpusym_move_t *m, uint32_t *rank)
+coll_gpusym_staged_copies_state_t coll_gpusym_staged_copies_poll(coll_gpusym_staged_copies_t *m, uint32_t *rank)
 {
     if (m->keeps && !m->failed) {
         const int kept = gpusym_current.dev->stream_poll(m->own->stream);
         if (0 == kept) {
-            return COLL_GPUSYM_MOVE_GOES_ON;
+            return COLL_GPUSYM_STAGED_COPIES_GOES_ON;
         }
         m->failed = kept < 0; /* nothing of it is sent */
     }
     m->keeps = false;
     if (m->sends && !m->failed && !send_some(m)) {
         *rank = m->me;
-        return COLL_GPUSYM_MOVE_CORRUPT;
+        return COLL_GPUSYM_STAGED_COPIES_CORRUPT;
     }
     if (m->ins > 0 && !m->failed && !receive_some(m, rank)) {
-        return COLL_GPUSYM_MOVE_CORRUPT;
+        return COLL_GPUSYM_STAGED_COPIES_CORRUPT;
     }
     const int own = NULL == m->own ? 1 : gpusym_current.dev->stream_poll(m->own->stream);
     if (m->failed || own < 0) {
-        return COLL_GPUSYM_MOVE_GPU_ERROR;
+        return COLL_GPUSYM_STAGED_COPIES_GPU_ERROR;
     }
     if (0 != m->outs || 0 != m->ins || 0 == own) {
-        return COLL_GPUSYM_MOVE_GOES_ON;
+        return COLL_GPUSYM_STAGED_COPIES_GOES_ON;
     }
-    return m->truncated ? COLL_GPUSYM_MOVE_TRUNCATED : COLL_GPUSYM_MOVE_ENDED;
+    return m->truncated ? COLL_GPUSYM_STAGED_COPIES_TRUNCATED : COLL_GPUSYM_STAGED_COPIES_ENDED;
 }
 
-bool coll_gpusym_move_stop(coll_gpusym_move_t *m)
+bool coll_gpusym_staged_copies_stop(coll_gpusym_staged_copies_t *m)
 {
     const bool sent = gpusym_queue_drain(&m->out), received = gpusym_queue_drain(&m->in);
     return sent && received && (NULL == m->own || 0 != gpusym_current.dev->stream_poll(m->own->stream));
 }
 
-void coll_gpusym_move_free(coll_gpusym_move_t *m)
+void coll_gpusym_staged_copies_free(coll_gpusym_staged_copies_t *m)
 {
     if (NULL == m) {
         return;
@@ -632,9 +637,9 @@ void coll_gpusym_move_free(coll_gpusym_move_t *m)
         free(m->kept);
     }
     if (NULL != m->board && 0 == m->outs) {
-        gpusym_window_put(m->board_off);
+        gpusym_staging_buffer_put(m->board_off);
     } else if (NULL != m->board) { /* nor are the rings put back: receivers may still read them */
-        gpusym_window_lose();
+        gpusym_staging_buffer_lose();
     }
     free(m);
 }
