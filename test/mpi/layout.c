@@ -839,8 +839,8 @@ static bool large_right(MPI_Datatype type, size_t count, bool kernels, long copi
 /* Larger than what is staged or packed on the host at a time. */
 static void check_large(check_t *t)
 {
-    check_result(t, large_right(make_vector(5000, 300, 301), 1, false, 4));
-    check_result(t, large_right(make_vector(15000, 300, 301), 1, false, 15)); /* than all chunks under way, too */
+    check_result(t, large_right(make_vector(5000, 300, 301), 1, false, 18));
+    check_result(t, large_right(make_vector(15000, 300, 301), 1, false, 54)); /* than all chunks under way, too */
     check_result(t, large_right(make_irregular(3000), 400, false, 12));
     check_result(t, large_right(make_irregular(3000), 400, true, 1)); /* of the nodes */
 }

@@ -17,7 +17,7 @@
 #include "tuning/pack.h"
 
 /* Bytes of a chunk of pinned memory through which packed data go to or from ordinary host memory. */
-#define CHUNK ((size_t) 4 << 20)
+#define CHUNK ((size_t) 1 << 20)
 /* Bytes of elements, gaps included, that are packed on the host at a time. */
 #define SPAN_MAX ((size_t) 4 << 20)
 /* Bytes that come to the host, over PCIe, in the time that it takes to queue one copy: 2.5 us at 13 GB/s. */
