@@ -390,6 +390,7 @@ of_multicast() {
     multicast "one rank cannot open the object" failed --mca coll_gpusym_sim_fail multicast:1@1
     multicast "one rank cannot add its GPU" failed --mca coll_gpusym_sim_fail multicast:2@2
     multicast "one rank gets wrong bits" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail switch:20@1
+    multicast "a trial does not end on one rank" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail hang:3@1
     multicast "one rank cannot launch a trial" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail launch:3@2
     multicast "one rank cannot bind" failed --mca coll_gpusym_sim_fail bind:1@1
     multicast "one rank cannot bind, LL" failed --mca coll_gpusym_sim_fail bind:1@2

@@ -35,8 +35,9 @@ _Static_assert(sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX, "ranks of an island te
 #define SEGMENT 1040u
 #define BLOCKS 2u
 #define THREADS 128u
-/* How long a kernel waits at most for what a switch does not bring. */
+/* How long a kernel waits at most for what a switch does not bring, and then until it ends. */
 #define LIMIT_NS UINT64_C(10000000000)
+#define GRACE_NS UINT64_C(5000000000)
 
 typedef struct coll_gpusym_mc_trial {
     gpusym_lane_t *lane;
@@ -48,11 +49,13 @@ typedef struct coll_gpusym_mc_trial {
     unsigned family, op, type;        /* which kernel is tried */
     gpusym_work_t work;
     uint64_t epochs; /* that it takes */
+    uint64_t end_ns; /* when it is told to end */
     bool launched;   /* here */
     bool running;    /* ... and has not ended */
     const char *why; /* it has not: a static text; NULL: the device says it */
     bool right;      /* it has given the right bits here */
-    bool given_up;   /* ... because of another rank */
+    bool given_up;   /* a rank could not launch it */
+    bool waited;     /* it has not run through here, perhaps because of another rank */
 } trial_t;
 
 /* ---- which kernels are tried, and on what ---- */
@@ -231,20 +234,28 @@ int coll_gpusym_mc_poll(coll_gpusym_team_t *t)
             x->right &&
             GPUSYM_SUCCESS == gpusym_lane_launch(x->lane, gpusym_kernel_find(x->family, x->op, x->type), &x->work);
         x->right = x->launched = x->running;
+        x->end_ns = gpusym_now_ns() + x->work.limit_ns;
         return x->running ? 0 : 1;
     }
     if (!gpusym_lane_done(x->lane, &status)) {
-        if (is_missing(t)) {
+        const uint64_t now = gpusym_now_ns();
+        x->given_up = x->given_up || is_missing(t);
+        if (x->given_up || now > x->end_ns) {
             __atomic_store_n(&x->lane->host->abort, 1u, __ATOMIC_RELAXED);
         }
         x->right = gpusym_current.dev->stream_poll(x->lane->stream) >= 0;
+        if (x->right && now > x->end_ns + GRACE_NS) {
+            x->right = false;
+            x->why = "a kernel does not end";
+        }
         return x->right ? 0 : 1;
     }
     x->right = GPUSYM_STATUS_OK == status && is_right(t, x);
-    x->why = GPUSYM_STATUS_OK == status        ? "a kernel gives wrong bits"
-             : GPUSYM_STATUS_ABORTED == status ? "a kernel has not run on another rank"
-                                               : "a kernel cannot run, or has waited in vain for that of another rank";
-    x->given_up = GPUSYM_STATUS_ABORTED == status;
+    x->waited = GPUSYM_STATUS_ABORTED == (uint8_t) status || GPUSYM_STATUS_TIMEOUT == (uint8_t) status;
+    x->why = GPUSYM_STATUS_OK == status ? "a kernel gives wrong bits"
+             : x->given_up              ? "a kernel has not run on another rank"
+             : x->waited                ? "a kernel has waited in vain"
+                                        : "a kernel cannot run";
     x->running = false;
     return 1;
 }
@@ -291,8 +302,8 @@ static int vote(coll_gpusym_team_t *t, bool mine, const char *why, int step)
         GPUSYM_LOG(2, "%s: rank %u: no multicast: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
                    coll_gpusym_team_rank(t), NULL != why ? why : gpusym_current.dev->error());
     }
-    const int rv = NULL != t->boot.trial && t->boot.trial->given_up ? coll_gpusym_vote_start_error(t, ECANCELED)
-                                                                    : coll_gpusym_vote_start(t, mine);
+    const int rv = NULL != t->boot.trial && t->boot.trial->waited ? coll_gpusym_vote_start_error(t, ECANCELED)
+                                                                  : coll_gpusym_vote_start(t, mine);
     return MPI_SUCCESS == rv ? step : OMPI_ERROR;
 }
 
@@ -338,7 +349,10 @@ static int settle_mc(coll_gpusym_team_t *t, const char *what)
         GPUSYM_LOG(2, "%s: multicast is used%s", name, t->boot.mc_tried ? ": all its kernels give the right bits" : "");
         return COLL_GPUSYM_STEP_DONE;
     }
-    uint32_t first = t->host.nranks; /* which could not, and not because of another */
+    uint32_t first = 0; /* rank that could not; if any, one that has not waited for another */
+    while (COLL_GPUSYM_VOTE_YES == t->boot.votes[first]) {
+        first++;
+    }
     for (uint32_t r = t->host.nranks; r-- > 0;) {
         first = 0 == t->boot.votes[r] ? r : first;
     }
