@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "info/param.h"
+#include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/net/net.h"
 
@@ -167,7 +168,6 @@ void info_machine_find(info_machine_t *m, uint32_t simulated)
     }
     m->simulated = dev->simulated;
     m->flags = NULL != dev->stream_flags;
-    m->multicast = NULL != dev->mc_create;
     if (!m->simulated) {
         find_gpus(dev, m);
     }
@@ -178,6 +178,10 @@ void info_machine_find(info_machine_t *m, uint32_t simulated)
         for (int i = 0; i < (int) m->n; i++) {
             look_as(i, m);
         }
+    }
+    m->multicast = true;
+    for (uint32_t i = 0; i < m->n; i++) {
+        m->multicast = m->multicast && m->gpu[i].multicast;
     }
 }
 
@@ -332,6 +336,18 @@ static void tell_network(info_item_t *root)
     }
 }
 
+static void tell_multicast(info_item_t *device, const info_machine_t *m)
+{
+    const char *why = "a GPU, or its driver, has no multicast objects";
+
+    if (!gpusym_multicast_allowed((int) info_param_number("coll_gpusym_multicast", -1), m->simulated, &why) ||
+        !m->multicast) {
+        info_text(device, "multicast", "no: %s", why);
+    } else {
+        info_text(device, "multicast", "%s", m->simulated ? "yes" : "tried by each communicator; not run on GPUs yet");
+    }
+}
+
 void info_machine_tell(info_item_t *root)
 {
     info_machine_t *m = malloc(sizeof(*m));
@@ -347,6 +363,9 @@ void info_machine_tell(info_item_t *root)
     info_text(device, "used", "%s", m->simulated ? "the simulator" : m->n > 0 ? "NVIDIA GPUs" : "none");
     if (0 == m->n) {
         info_text(device, "because", "%s", m->why);
+    }
+    if (0 != m->n) {
+        tell_multicast(device, m);
     }
     tell_gpus(root, m);
     tell_links(root, m);

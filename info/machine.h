@@ -14,7 +14,7 @@ enum { INFO_GPUS_MAX = 64 };
 typedef struct {
     bool simulated;
     bool flags;     /* its copy engines can wait for flags */
-    bool multicast; /* it has multicast objects */
+    bool multicast; /* all GPUs have multicast objects */
     uint32_t n;     /* GPUs; 0: see why */
     char why[512];
     gpusym_gpu_info_t gpu[INFO_GPUS_MAX];

@@ -219,8 +219,9 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
         a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
     }
     take_links(a, m, n);
-    a->call.multicast = m->multicast && a->call.nranks > 2 && a->call.all_reach &&
-                        gpusym_multicast_allowed(0 != info_param_number("coll_gpusym_multicast", 1), &veto);
+    a->call.multicast =
+        m->multicast && a->call.nranks > 2 && a->call.all_reach &&
+        gpusym_multicast_allowed((int) info_param_number("coll_gpusym_multicast", -1), m->simulated, &veto);
     free(m);
 }
 

@@ -75,10 +75,13 @@ links=0-1:21,1-2:0,2-3:3,0-3:2,0-2:1
 sim=(env OMPI_MCA_coll_gpusym_sim_gpus=4 "OMPI_MCA_coll_gpusym_sim_links=$links")
 ask 0 "${sim[@]}" "$info"
 says '^ used the simulator$'
+says '^ multicast yes$'
 says '^ 3 simulated GPU GPU-[-0-9a-f]{36} number 3 of 4 [0-9]+ 16 '
 says '^ 0 X NV18 SYS PHB$'
 says '^ 1 NV18 X - NV1$'
 says '^ 2 SYS - X PIX$'
+ask 0 "${sim[@]}" OMPI_MCA_coll_gpusym_multicast=0 "$info"
+says '^ multicast no: the multicast parameter forbids it$'
 ask_json "${sim[@]}" "$info"
 holds 'len(j["gpus"]) == 4 and j["links"][1]["0"] == "NV18" and j["links"][1]["2"] == "-"'
 if [ "$GPUSYM_HAVE_UCX" = 1 ]; then

@@ -11,6 +11,7 @@
 #   circles    between the files of one folder, by includes and symbols together; x.c, x.h and x.def count as one file
 #   rooms      every file belongs to one, every row of the table has files, and rows name only rows below them
 #   doors      a header of another project is included only by the rooms that the table of doors names
+#   alone      no file but one, and tests, names the driver's call that makes multicast objects
 #
 # Prints one line for each violation, then how much was looked at. Exit status: 0 no violation; 1 some; 2 cannot check.
 set -u
@@ -49,6 +50,10 @@ fi
 # file TAB header, as written.
 (cd "$srcdir" && xargs grep -HE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' /dev/null <"$work/sources") |
     sed -E 's/^([^:]*):[^"<]*["<]([^">]*)[">].*/\1\t\2/' >"$work/includes"
+
+# What names that call. Where it may be made is looked at in one function.
+maker=mca/common/gpusym/device/cuda/multicast.c
+(cd "$srcdir" && grep -v '^test/' "$work/sources" | xargs grep -l cuMulticastCreate /dev/null) | grep -vx "$maker" >"$work/alone"
 
 # object TAB source. Of several objects of one source the newest counts, others may be left from before a move. The
 # simulator's kernels are many objects of one source.
@@ -174,6 +179,10 @@ FILENAME == includes_file {
         }
     next
 }
+FILENAME == alone_file {
+    violation("alone: " $1 " names cuMulticastCreate, which is for " maker)
+    next
+}
 FILENAME == symbols_file {
     if ($2 == "D") { symbols++; definers[$3] = definers[$3] $1 "\n"; defines[$1, $3] }
     else { needs++; need_file[needs] = $1; need_symbol[needs] = $3 }
@@ -231,5 +240,5 @@ END {
 }
 AWK
 awk -F'\t' -v rooms_file="$work/rooms" -v doors_file="$work/doors" -v sources_file="$work/sources" \
-    -v includes_file="$work/includes" -v symbols_file="$work/symbols" -f "$work/check.awk" \
-    "$work/rooms" "$work/doors" "$work/sources" "$work/includes" "$work/symbols"
+    -v includes_file="$work/includes" -v symbols_file="$work/symbols" -v alone_file="$work/alone" -v maker="$maker" \
+    -f "$work/check.awk" "$work/rooms" "$work/doors" "$work/sources" "$work/includes" "$work/alone" "$work/symbols"

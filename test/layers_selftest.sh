@@ -93,6 +93,9 @@ found "a file without a room" '^room: planted/planted\.c belongs to no room$'
 plant tuning/planted.h <<<'#include <cuda.h>'
 found "a header of another project" '^door: tuning/planted\.h \(tuning\) includes cuda\.h'
 
+plant mca/common/gpusym/device/cuda/planted.h <<<'#define MAKE cu.cuMulticastCreate'
+found "a second maker of multicast objects" '^alone: mca/common/gpusym/device/cuda/planted\.h names cuMulticastCreate'
+
 page=$(readlink "$src/docs/architecture.md")
 # page_with SED-COMMAND: the page, changed.
 page_with() {

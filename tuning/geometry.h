@@ -61,6 +61,9 @@ void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const
 /* Most blocks that any call asks for on GPUs of that many multiprocessors: a slot is divided for it. */
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);
 
+/* Whether communicators have multicast objects where the user has not set it. */
+bool gpusym_tuning_multicast(bool simulated);
+
 /* Column of a table by ranks: 2; up to 4; more. */
 static inline unsigned gpusym_tuning_by_ranks(uint32_t nranks)
 {

@@ -266,9 +266,9 @@ multicast() {
     done
     case $expect in
         yes) grep -q 'multicast is used' "$dir/log" || why="$why nobody says that multicast is used" ;;
-        failed) grep -q 'no multicast: a rank could not' "$dir/log" || why="$why nobody says why there is no multicast" ;;
+        failed) grep -q 'no multicast: rank [0-9]* could not' "$dir/log" || why="$why nobody says why there is no multicast" ;;
         no-run) ;;
-        *) ! grep -Eq 'multicast is used|no multicast: a rank could not' "$dir/log" || why="$why an object was requested" ;;
+        *) ! grep -Eq 'multicast is used|no multicast: rank [0-9]* could not' "$dir/log" || why="$why an object was requested" ;;
     esac
     verdict "multicast: $name" "$why" "$(calls_by "${forced[0]%%=*}" "${forced[0]#*=}")"
 }
@@ -384,6 +384,14 @@ of_each() {
 of_multicast() {
     multicast "used" yes
     multicast "used, LL" yes
+    multicast "tried, and used" yes --mca coll_gpusym_multicast 1
+    multicast "rank 0 cannot make the object" failed --mca coll_gpusym_sim_fail multicast:1@0
+    multicast "rank 0 cannot add its GPU" failed --mca coll_gpusym_sim_fail multicast:2@0
+    multicast "one rank cannot open the object" failed --mca coll_gpusym_sim_fail multicast:1@1
+    multicast "one rank cannot add its GPU" failed --mca coll_gpusym_sim_fail multicast:2@2
+    multicast "one rank gets wrong bits" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail switch:20@1
+    multicast "a trial does not end on one rank" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail hang:3@1
+    multicast "one rank cannot launch a trial" failed --mca coll_gpusym_multicast 1 --mca coll_gpusym_sim_fail launch:3@2
     multicast "one rank cannot bind" failed --mca coll_gpusym_sim_fail bind:1@1
     multicast "one rank cannot bind, LL" failed --mca coll_gpusym_sim_fail bind:1@2
     multicast "rank 0 cannot bind" failed --mca coll_gpusym_sim_fail bind:1@0

@@ -11,6 +11,21 @@
 #ifndef GPUSYM_TEST_FAKE_LIBCUDA_H
 #define GPUSYM_TEST_FAKE_LIBCUDA_H
 
+#if CUDA_VERSION < 12010 /* which have no multicast */
+typedef struct {
+    unsigned numDevices;
+    size_t size;
+    unsigned long long handleTypes, flags;
+} CUmulticastObjectProp;
+typedef enum { CU_MULTICAST_GRANULARITY_MINIMUM, CU_MULTICAST_GRANULARITY_RECOMMENDED } CUmulticastGranularity_flags;
+CUresult cuMulticastGetGranularity(size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags);
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *, const CUmulticastObjectProp *);
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice);
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t,
+                            unsigned long long);
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, size_t, size_t);
+#endif
+
 #define FAKE_GPUS 4
 #define FAKE_STACK 8
 #define FAKE_REGIONS 16
@@ -65,7 +80,7 @@ typedef struct {
     CUcontext ctx;
     unsigned synchronous; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     unsigned long long id;
-    unsigned memory; /* that cuMemMap has put there: its number, from 1; 0: none */
+    unsigned memory; /* that cuMemMap has put there, or a multicast object: its number, from 1; 0: none */
     unsigned access; /* of mapped memory: a bit for each GPU that reaches it there */
 } fake_region_t;
 
@@ -75,12 +90,18 @@ typedef struct {
     size_t size;
 } fake_range_t;
 
-/* Memory of cuMemCreate: a memfd. */
+/* Memory of cuMemCreate, or a multicast object: a memfd. */
 typedef struct {
     int fd;
     size_t size;
-    unsigned refs, maps; /* handles and mappings; 0 and 0: this place is free */
+    unsigned refs, maps; /* handles; mappings, and what is bound to multicast objects; 0 and 0: this place is free */
     CUmemAllocationProp prop;
+    unsigned devices; /* of a multicast object: as many as it is for; 0: it is memory */
+    unsigned added;   /* a bit for each GPU */
+    struct {
+        unsigned memory; /* its number, from 1; 0: none */
+        size_t at, size;
+    } bound[FAKE_GPUS];
 } fake_memory_t;
 
 static struct {
@@ -101,6 +122,8 @@ static struct {
     int atomics, link_rank; /* of every pair of GPUs: CU_DEVICE_P2P_ATTRIBUTE_ */
     bool no_vmm, no_fd;     /* no virtual memory; none that a descriptor names */
     bool fabric;            /* fabric handles may be asked for */
+    bool no_multicast;      /* no multicast objects */
+    size_t mc_granularity;  /* of multicast objects, in bytes */
     size_t granularity;     /* of virtual memory, in bytes */
 
     /* What it saw. */
@@ -109,6 +132,8 @@ static struct {
     unsigned streams, events, modules, pinned, allocations, ipc; /* live */
     void *registered;                                            /* by cuMemHostRegister */
     unsigned handles, reserved;                                  /* live, of memory and of addresses */
+    unsigned mc_created;                                         /* multicast objects that it was asked for */
+    unsigned bound;                                              /* live */
     unsigned descriptors;                                        /* of this process, at the beginning */
     unsigned graphs, execs;                                      /* live */
     unsigned pushes, retains, peers;
@@ -389,6 +414,7 @@ CUresult cuDeviceCanAccessPeer(int *yes, CUdevice from, CUdevice to)
 #define FAKE_ATTRIBUTE_VMM ((CUdevice_attribute) 102)
 #define FAKE_ATTRIBUTE_FD ((CUdevice_attribute) 103)
 #define FAKE_ATTRIBUTE_FABRIC ((CUdevice_attribute) 128)
+#define FAKE_ATTRIBUTE_MULTICAST ((CUdevice_attribute) 132)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
 {
@@ -401,6 +427,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
              : FAKE_ATTRIBUTE_VMM == attribute                           ? !fake.no_vmm
              : FAKE_ATTRIBUTE_FD == attribute                            ? !fake.no_fd
              : FAKE_ATTRIBUTE_FABRIC == attribute                        ? fake.fabric
+             : FAKE_ATTRIBUTE_MULTICAST == attribute                     ? !fake.no_multicast
                                                                          : 0;
     return CUDA_SUCCESS;
 }
@@ -824,11 +851,16 @@ static fake_memory_t *fake_memory(CUmemGenericAllocationHandle handle)
     return handle < FAKE_HANDLE || handle >= FAKE_HANDLE + FAKE_REGIONS || 0 == memory->refs ? NULL : memory;
 }
 
+/* Of an object that goes, all must have been unbound before: the manual does not say what becomes of the rest. */
 static void fake_memory_settle(fake_memory_t *memory)
 {
-    if (0 == memory->refs && 0 == memory->maps) {
-        close(memory->fd);
+    if (0 != memory->refs || 0 != memory->maps) {
+        return;
     }
+    for (unsigned i = 0; i < FAKE_GPUS; i++) {
+        fake.mistakes += 0 != memory->bound[i].memory;
+    }
+    close(memory->fd);
 }
 
 /* A handle to the memory of fd, which is taken over. */
@@ -932,11 +964,26 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmem
     const fake_memory_t *memory = fake_memory(handle);
 
     FAKE_ENTER();
-    if (NULL == memory) {
+    if (NULL == memory || 0 != memory->devices) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *prop = memory->prop;
     return CUDA_SUCCESS;
+}
+
+/* What a fabric handle holds; it names the memory, and keeps nothing. */
+typedef struct {
+    dev_t device;
+    ino_t inode;
+} fake_fabric_t;
+#define FAKE_FABRIC_BYTES 64 /* CUmemFabricHandle */
+
+static fake_fabric_t fake_name(int fd)
+{
+    struct stat st = {0};
+
+    (void) fstat(fd, &st);
+    return (fake_fabric_t){st.st_dev, st.st_ino};
 }
 
 CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
@@ -945,12 +992,45 @@ CUresult cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle
     const fake_memory_t *memory = fake_memory(handle);
 
     FAKE_ENTER();
-    if (NULL == memory || 0 != flags || CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type ||
-        0 == (memory->prop.requestedHandleTypes & type)) {
+    if (NULL == memory || 0 != flags || 0 == (memory->prop.requestedHandleTypes & type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (FAKE_TYPE_FABRIC == (unsigned) type) {
+        const fake_fabric_t name = fake_name(memory->fd);
+        memset(shared, 0, FAKE_FABRIC_BYTES);
+        memcpy(shared, &name, sizeof(name));
+        return CUDA_SUCCESS;
+    }
+    if (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *(int *) shared = dup(memory->fd);
     return *(int *) shared < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+/* The object of that name, or the memory; NULL: it is gone. */
+static fake_memory_t *fake_find(const fake_fabric_t *name, bool object)
+{
+    for (unsigned i = 0; i < FAKE_REGIONS; i++) {
+        fake_memory_t *memory = &fake_memories[i];
+        if (0 == memory->refs && 0 == memory->maps) {
+            continue;
+        }
+        const fake_fabric_t its = fake_name(memory->fd);
+        if (its.device == name->device && its.inode == name->inode && object == (0 != memory->devices)) {
+            return memory;
+        }
+    }
+    return NULL;
+}
+
+/* All handles of a multicast object are one here: its members are. */
+static CUresult fake_open_again(fake_memory_t *memory, CUmemGenericAllocationHandle *handle)
+{
+    memory->refs++;
+    fake.handles++;
+    *handle = FAKE_HANDLE + (CUmemGenericAllocationHandle) (memory - fake_memories);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
@@ -958,13 +1038,175 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     const int fd = (int) (intptr_t) shared;
+    fake_memory_t *there;
+    fake_fabric_t name;
     struct stat st;
 
     FAKE_ENTER();
+    if (FAKE_TYPE_FABRIC == (unsigned) type) {
+        memcpy(&name, shared, sizeof(name));
+        there = fake_find(&name, true);
+        there = NULL != there ? there : fake_find(&name, false);
+        return !fake.fabric    ? CUDA_ERROR_NOT_PERMITTED
+               : NULL == there ? CUDA_ERROR_INVALID_VALUE
+                               : fake_open_again(there, handle);
+    }
     if (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != type || 0 != fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return fake_memory_add(dup(fd), (size_t) st.st_size, &prop, handle);
+    name = fake_name(fd);
+    there = fake_find(&name, true);
+    return NULL != there ? fake_open_again(there, handle)
+                         : fake_memory_add(dup(fd), (size_t) st.st_size, &prop, handle);
+}
+
+/* ---- multicast objects ---- */
+
+static unsigned fake_count(unsigned bits)
+{
+    return (unsigned) __builtin_popcount(bits);
+}
+
+/* Whether there can be such an object. Devices: at least one, and as many as there are. */
+static CUresult fake_mc_judge(const CUmulticastObjectProp *prop)
+{
+    const unsigned long long known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | FAKE_TYPE_FABRIC;
+
+    if (fake.no_multicast || fake.no_vmm) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (0 == prop->numDevices || 0 == prop->size || 0 != prop->flags || 0 != (prop->handleTypes & ~known)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (prop->numDevices > (unsigned) fake.gpus) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (0 != (prop->handleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) && fake.no_fd) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return 0 != (prop->handleTypes & FAKE_TYPE_FABRIC) && !fake.fabric ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
+                                   CUmulticastGranularity_flags option)
+{
+    FAKE_ENTER();
+    if (CU_MULTICAST_GRANULARITY_MINIMUM != option && CU_MULTICAST_GRANULARITY_RECOMMENDED != option) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *granularity = fake.mc_granularity;
+    return fake_mc_judge(prop);
+}
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const CUmulticastObjectProp *prop)
+{
+    const CUmemAllocationProp types = {.requestedHandleTypes = (CUmemAllocationHandleType) prop->handleTypes};
+
+    fake.mc_created++;
+    FAKE_ENTER();
+    FAKE_UNSAFE();
+    CUresult result = fake_mc_judge(prop);
+    if (CUDA_SUCCESS != result || 0 != prop->size % fake.mc_granularity) {
+        return CUDA_SUCCESS != result ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    const int fd = memfd_create("fake object", MFD_CLOEXEC);
+    if (fd >= 0 && 0 != ftruncate(fd, (off_t) prop->size)) {
+        close(fd);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = fake_memory_add(fd, prop->size, &types, handle);
+    if (CUDA_SUCCESS == result) {
+        fake_memories[*handle - FAKE_HANDLE].devices = prop->numDevices;
+    }
+    return result;
+}
+
+/* The object of a handle; NULL: it is none. */
+static fake_memory_t *fake_object(CUmemGenericAllocationHandle handle)
+{
+    fake_memory_t *object = fake_memory(handle);
+    return NULL != object && 0 != object->devices ? object : NULL;
+}
+
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice dev)
+{
+    fake_memory_t *object = fake_object(handle);
+
+    FAKE_ENTER();
+    FAKE_UNSAFE();
+    if (dev < 10 || dev >= 10 + fake.gpus) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (NULL == object || 0 != (object->added & 1u << (dev - 10)) || fake_count(object->added) == object->devices) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    object->added |= 1u << (dev - 10);
+    return CUDA_SUCCESS;
+}
+
+/* Whether all have been added. A real driver waits for that, in cuMemMap and in binds: for ever, where this thread is
+ * the one to add them. */
+static bool fake_mc_complete(const fake_memory_t *object)
+{
+    const bool complete = fake_count(object->added) == object->devices;
+    fake.mistakes += !complete;
+    return complete;
+}
+
+static bool fake_mc_whole(size_t n)
+{
+    return 0 == n % fake.mc_granularity;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t at, CUmemGenericAllocationHandle from,
+                            size_t offset, size_t size, unsigned long long flags)
+{
+    fake_memory_t *object = fake_object(handle), *memory = fake_memory(from);
+
+    FAKE_ENTER();
+    FAKE_UNSAFE();
+    if (NULL == object || NULL == memory || 0 != memory->devices || 0 != flags || 0 == size || !fake_mc_whole(at) ||
+        !fake_mc_whole(offset) || !fake_mc_whole(size) || at + size > object->size || offset + size > memory->size) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!fake_mc_complete(object)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    const int gpu = memory->prop.location.id;
+    if (CU_MEM_LOCATION_TYPE_DEVICE != memory->prop.location.type || 0 == (object->added & 1u << gpu)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (0 != object->bound[gpu].memory ||
+        (0 != object->prop.requestedHandleTypes && 0 == memory->prop.requestedHandleTypes)) {
+        return CUDA_ERROR_INVALID_VALUE; /* the fake keeps one binding of a GPU */
+    }
+    object->bound[gpu].memory = (unsigned) (from - FAKE_HANDLE) + 1;
+    object->bound[gpu].at = at;
+    object->bound[gpu].size = size;
+    memory->maps++;
+    fake.bound++;
+    return CUDA_SUCCESS;
+}
+
+/* Strict: what was bound, and nothing else. */
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice dev, size_t at, size_t size)
+{
+    fake_memory_t *object = fake_object(handle);
+    const int gpu = dev - 10;
+
+    FAKE_ENTER();
+    FAKE_UNSAFE();
+    if (NULL == object || gpu < 0 || gpu >= fake.gpus || 0 == object->bound[gpu].memory ||
+        at != object->bound[gpu].at || size != object->bound[gpu].size) {
+        fake.mistakes++;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake_memory_t *memory = &fake_memories[object->bound[gpu].memory - 1];
+    object->bound[gpu].memory = 0;
+    memory->maps--;
+    fake.bound--;
+    fake_memory_settle(memory);
+    return CUDA_SUCCESS;
 }
 
 /* The range that p lies in; NULL: none. */
@@ -1049,6 +1291,12 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
     if (NULL == memory || NULL == range || p + size > range->base + range->size || 0 != offset || 0 != flags ||
         0 == size || size > memory->size || !fake_whole(size) || !fake_whole(p) || fake_mapped(p, size)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (0 != memory->devices && !fake_mc_whole(p | size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (0 != memory->devices && !fake_mc_complete(memory)) {
+        return CUDA_ERROR_NOT_READY;
     }
     for (int i = 0; i < FAKE_REGIONS; i++) {
         if (NULL == fake_regions[i].base) {
@@ -1472,7 +1720,7 @@ static void *fake_dlsym(void *lib, const char *name)
     }
     DRIVER_OPTIONAL(X)
 #undef X
-    return NULL;
+    return 0 == strcmp(name, "cuMulticastCreate") ? (void *) cuMulticastCreate : NULL;
 }
 
 #endif

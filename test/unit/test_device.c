@@ -104,47 +104,51 @@ static void refusals_say_why(void **state)
     assert_null(gpusym_device_select((gpusym_device_choice_t) 77, NULL));
 }
 
-/* A device that counts what reaches it. */
-static unsigned created;
+static gpusym_gpu_t *sim_gpu; /* of the simulator, where that is selected */
 
-static int count_create(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle)
+static void select_sim(void)
 {
-    (void) gpu;
-    (void) mc;
-    (void) handle;
-    assert_int_equal(members, 3);
-    assert_int_equal(size, 4096);
-    created++;
-    return GPUSYM_ERR_NO_MEMORY; /* to be handed through */
+    const gpusym_device_t *dev = gpusym_device_select(GPUSYM_DEVICE_SIM, NULL);
+    assert_non_null(dev);
+    assert_int_equal(dev->gpu_open(NULL, &sim_gpu), GPUSYM_SUCCESS);
 }
 
-static int try_create(bool param)
+/* Has the simulator make an object. */
+static int try_create(int setting)
 {
-    static const gpusym_device_t device = {.name = "counting", .mc_create = count_create};
     gpusym_mc_t *mc;
     gpusym_handle_t handle;
-    return gpusym_multicast_create(&device, param, NULL, 3, 4096, &mc, &handle);
+    const int rc = gpusym_device_sim.mc_create(sim_gpu, setting, 3, 4096, &mc, &handle);
+    if (GPUSYM_SUCCESS == rc) {
+        gpusym_device_sim.mc_free(mc);
+    }
+    return rc;
 }
 
-static void expect_forbidden(bool param, const char *name)
+static void expect_forbidden(int setting, const char *name)
 {
-    const char *why = NULL;
-    created = 0;
-    assert_false(gpusym_multicast_allowed(param, &why));
-    assert_non_null(strstr(why, name));
-    assert_false(gpusym_multicast_allowed(param, NULL));
-    assert_int_equal(try_create(param), GPUSYM_ERR_NOT_AVAILABLE);
-    assert_int_equal(created, 0);
+    for (int simulated = 0; simulated < 2; simulated++) {
+        const char *why = NULL;
+        assert_false(gpusym_multicast_allowed(setting, 0 != simulated, &why));
+        assert_non_null(strstr(why, name));
+        assert_false(gpusym_multicast_allowed(setting, 0 != simulated, NULL));
+    }
+    assert_int_equal(try_create(setting), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(strstr(gpusym_device_sim.error(), name));
 }
 
+/* By the table on the simulator alone; where the user asks for it on GPUs too. */
 static void expect_allowed(void)
 {
     const char *why = NULL;
-    created = 0;
-    assert_true(gpusym_multicast_allowed(true, &why));
+    assert_true(gpusym_multicast_allowed(1, false, &why));
+    assert_true(gpusym_multicast_allowed(1, true, &why));
+    assert_true(gpusym_multicast_allowed(-1, true, &why));
     assert_null(why);
-    assert_int_equal(try_create(true), GPUSYM_ERR_NO_MEMORY);
-    assert_int_equal(created, 1);
+    assert_false(gpusym_multicast_allowed(-1, false, &why));
+    assert_non_null(strstr(why, "table"));
+    assert_int_equal(try_create(-1), GPUSYM_SUCCESS);
+    assert_int_equal(try_create(1), GPUSYM_SUCCESS);
 }
 
 /* Each of values, for one variable, the others unset. */
@@ -153,8 +157,9 @@ static void each(const char *name, const char *const *values, bool forbids)
     for (; NULL != *values; values++) {
         setenv(name, *values, 1);
         if (forbids) {
-            expect_forbidden(true, name);
-            expect_forbidden(false, name);
+            expect_forbidden(1, name);
+            expect_forbidden(0, name);
+            expect_forbidden(-1, name);
         } else {
             expect_allowed();
         }
@@ -166,6 +171,7 @@ static void each(const char *name, const char *const *values, bool forbids)
 static void vetoes_forbid(void **state)
 {
     (void) state;
+    select_sim();
     /* NCCL reads a number, and takes what is none for 0 */
     static const char *const off[] = {"0", "00", "0x0", " 0", "-0", "+0", "0 ", "false", "no", "off", "n", NULL};
     static const char *const on[] = {"", "1", "2", "0x1", " 1", "-1", "99999999999999999999", NULL};
@@ -184,14 +190,15 @@ static void vetoes_forbid(void **state)
 static void all_vetoes_at_once(void **state)
 {
     (void) state;
+    select_sim();
     setenv(vetoes[0], "0", 1);
     setenv(vetoes[1], "1", 1);
     setenv(vetoes[2], "1", 1);
-    expect_forbidden(true, vetoes[0]);
+    expect_forbidden(1, vetoes[0]);
     unsetenv(vetoes[0]);
-    expect_forbidden(true, vetoes[1]);
+    expect_forbidden(1, vetoes[1]);
     unsetenv(vetoes[1]);
-    expect_forbidden(true, vetoes[2]);
+    expect_forbidden(1, vetoes[2]);
     unsetenv(vetoes[2]);
     expect_allowed();
 }
@@ -199,19 +206,21 @@ static void all_vetoes_at_once(void **state)
 static void parameter_forbids(void **state)
 {
     (void) state;
-    expect_forbidden(false, "parameter");
+    select_sim();
+    expect_forbidden(0, "parameter");
     expect_allowed();
     /* what the sites' variables say in favour does not overrule it */
     setenv(vetoes[0], "1", 1);
     setenv(vetoes[1], "0", 1);
     setenv(vetoes[2], "0", 1);
-    expect_forbidden(false, "parameter");
+    expect_forbidden(0, "parameter");
     expect_allowed();
 }
 
 static void nothing_else_forbids(void **state)
 {
     (void) state;
+    select_sim();
     static const char *const others[] = {"NCCL_NVLS",           "NVLS_ENABLE",  "NCCL_P2P_DISABLE",
                                          "NVSHMEM_DISABLE_P2P", "NVSHMEM_NVLS", "TORCH_SYMM_MEM_ENABLE_MULTICAST",
                                          "GPUSYM_MULTICAST"};
@@ -222,32 +231,6 @@ static void nothing_else_forbids(void **state)
         expect_allowed();
         unsetenv(others[i]);
     }
-}
-
-static void no_multicast_on_this_device(void **state)
-{
-    (void) state;
-    static const gpusym_device_t none = {.name = "none"};
-    gpusym_mc_t *mc;
-    gpusym_handle_t handle;
-    assert_int_equal(gpusym_multicast_create(&none, true, NULL, 2, 4096, &mc, &handle), GPUSYM_ERR_NOT_AVAILABLE);
-}
-
-/* The gate holds for the simulator's objects too. */
-static void simulator_obeys(void **state)
-{
-    (void) state;
-    gpusym_gpu_t *gpu;
-    gpusym_mc_t *mc;
-    gpusym_handle_t handle;
-    const gpusym_device_t *dev = gpusym_device_select(GPUSYM_DEVICE_SIM, NULL);
-    assert_non_null(dev);
-    assert_int_equal(dev->gpu_open(NULL, &gpu), GPUSYM_SUCCESS);
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    assert_int_equal(gpusym_multicast_create(dev, true, gpu, 2, 4096, &mc, &handle), GPUSYM_ERR_NOT_AVAILABLE);
-    unsetenv("NCCL_NVLS_ENABLE");
-    assert_int_equal(gpusym_multicast_create(dev, true, gpu, 2, 4096, &mc, &handle), GPUSYM_SUCCESS);
-    dev->mc_free(mc);
 }
 
 /* Who needs the device before there is one has it opened as the first open says; who only looks has not. */
@@ -416,8 +399,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_vetoes_at_once, clean, clean),
         cmocka_unit_test_setup_teardown(parameter_forbids, clean, clean),
         cmocka_unit_test_setup_teardown(nothing_else_forbids, clean, clean),
-        cmocka_unit_test_setup_teardown(no_multicast_on_this_device, clean, clean),
-        cmocka_unit_test_setup_teardown(simulator_obeys, clean, clean),
         cmocka_unit_test_setup_teardown(opened_when_needed, clean, clean),
         cmocka_unit_test_setup_teardown(closed_by_the_last, clean, clean),
         cmocka_unit_test_setup_teardown(no_heap, clean, clean),

@@ -42,6 +42,7 @@ static char *fake_dlerror(void);
 #include "mca/common/gpusym/device/cuda/gpu.c"
 #include "mca/common/gpusym/device/cuda/kernel.c"
 #include "mca/common/gpusym/device/cuda/memory.c"
+#include "mca/common/gpusym/device/cuda/multicast.c"
 #include "mca/common/gpusym/device/cuda/peer.c"
 #include "mca/common/gpusym/device/cuda/stream.c"
 #include "mca/common/gpusym/exec/lane.h"
@@ -94,7 +95,7 @@ static int setup(void **unused)
     memset(&fake, 0, sizeof(fake));
     fake.gpus = 2;
     fake.fail_with = CUDA_ERROR_UNKNOWN;
-    fake.granularity = (size_t) 2 << 20;
+    fake.granularity = fake.mc_granularity = (size_t) 2 << 20;
     fake.descriptors = fake_open_descriptors();
     for (int i = 0; i < FAKE_GPUS; i++) {
         fake_primary[i] = (struct CUctx_st){.dev = i, .primary = true};
@@ -129,9 +130,9 @@ static int teardown(void **unused)
     if (fake.descriptors != fake_open_descriptors()) {
         return 1;
     }
-    return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.streams ||
-           0 != fake.events || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations || 0 != fake.ipc ||
-           0 != fake.mistakes;
+    return 0 != fake.graphs || 0 != fake.execs || 0 != fake.handles || 0 != fake.reserved || 0 != fake.bound ||
+           0 != fake.streams || 0 != fake.events || 0 != fake.modules || 0 != fake.pinned || 0 != fake.allocations ||
+           0 != fake.ipc || 0 != fake.mistakes;
 }
 
 static void open_cuda(void)
@@ -704,6 +705,264 @@ static void test_heap_of_virtual_memory(void **unused)
     gpusym_heap_destroy(heap);
     assert_int_equal(((char *) there)[size - 1], 42); /* the peer's mapping keeps it */
     assert_int_equal(cuda.mem_unimport(open_gpu(0, NULL), there), GPUSYM_SUCCESS);
+}
+
+/* ---- multicast ---- */
+
+/* What the manual says of fabric handles and multicast objects. */
+static void test_driver_refuses_multicast(void **unused)
+{
+    const size_t unit = fake.mc_granularity;
+    CUmulticastObjectProp prop = {.numDevices = 2, .size = 2 * unit, .handleTypes = BY_FD | BY_FABRIC};
+    CUmemGenericAllocationHandle object = 0, again = 0, memory, unshared;
+    CUdeviceptr p = 0;
+    size_t granularity = 0;
+    char fabric[FAKE_FABRIC_BYTES];
+    int fd;
+
+    (void) unused;
+    memory = fake_mem_create(2 * unit, 0, BY_FD);
+    unshared = fake_mem_create(unit, 1, 0);
+    assert_int_equal(cuMulticastCreate(&object, &prop), CUDA_ERROR_NOT_PERMITTED);
+    fake.fabric = true;
+    assert_int_equal(cuMulticastGetGranularity(&granularity, &prop, CU_MULTICAST_GRANULARITY_MINIMUM), 0);
+    assert_int_equal(granularity, unit);
+    prop.numDevices = 3;
+    assert_int_equal(cuMulticastCreate(&object, &prop), CUDA_ERROR_INVALID_DEVICE);
+    prop.numDevices = 2;
+    prop.size = unit + 4096;
+    assert_int_equal(cuMulticastCreate(&object, &prop), CUDA_ERROR_INVALID_VALUE);
+    prop.size = 2 * unit;
+    assert_int_equal(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+    assert_int_equal(fake.mc_created, 4);
+    assert_int_equal(cuMemExportToShareableHandle(fabric, memory, (CUmemAllocationHandleType) BY_FABRIC, 0),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemExportToShareableHandle(fabric, object, (CUmemAllocationHandleType) BY_FABRIC, 0), 0);
+    assert_int_equal(cuMemImportFromShareableHandle(&again, fabric, (CUmemAllocationHandleType) BY_FABRIC), 0);
+    assert_int_equal(cuMemRelease(again), CUDA_SUCCESS);
+    assert_int_equal(cuMemExportToShareableHandle(&fd, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
+    close(fd);
+    assert_int_equal(cuMulticastAddDevice(object, 10), CUDA_SUCCESS);
+    assert_int_equal(cuMulticastAddDevice(object, 10), CUDA_ERROR_INVALID_VALUE); /* it has been added */
+    assert_int_equal(cuMulticastAddDevice(object, 12), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cuMulticastAddDevice(memory, 11), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMulticastBindMem(object, 0, memory, 0, unit, 0), CUDA_ERROR_NOT_READY);
+    assert_int_equal(cuMemAddressReserve(&p, unit, unit, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemMap(p, unit, 0, object, 0), CUDA_ERROR_NOT_READY);
+    assert_int_equal(fake.mistakes, 2); /* those two would wait for ever */
+    fake.mistakes = 0;
+    assert_int_equal(cuMulticastAddDevice(object, 11), CUDA_SUCCESS);
+    assert_int_equal(cuMulticastBindMem(object, 0, memory, 4096, unit, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMulticastBindMem(object, 0, memory, 2 * unit, unit, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMulticastBindMem(object, 2 * unit, memory, 0, unit, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMulticastBindMem(object, 0, unshared, 0, unit, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMulticastBindMem(object, 0, memory, unit, unit, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMulticastUnbind(object, 10, 0, 2 * unit), CUDA_ERROR_INVALID_VALUE); /* another size */
+    assert_int_equal(cuMulticastUnbind(object, 11, 0, unit), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemRelease(memory), CUDA_SUCCESS); /* the object keeps it */
+    assert_int_equal(cuMulticastUnbind(object, 10, 0, unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressFree(p, unit), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(object), CUDA_SUCCESS);
+    assert_int_equal(cuMemRelease(unshared), CUDA_SUCCESS);
+    assert_int_equal(fake.mistakes, 2);
+    fake.mistakes = 0;
+}
+
+enum { MC_RANKS = 3, MC_SLAB = 8 << 20, MC_AT = (3 << 20) + 4096, MC_SLOT = 64 << 10 };
+
+/* Ranks that are one process, each with a GPU and a heap of virtual memory (or of cudaMalloc). */
+static struct {
+    gpusym_gpu_t *gpu;
+    gpusym_heap_t *heap;
+    char *slab;
+    gpusym_mc_t *mc;
+    void *mp;
+} mc_rank[MC_RANKS];
+
+static void mc_ranks(bool vmm)
+{
+    gpusym_heap_id_t id;
+    void *base;
+
+    memset(mc_rank, 0, sizeof(mc_rank));
+    unsetenv("NCCL_NVLS_ENABLE"); /* the site's own */
+    unsetenv("NVSHMEM_DISABLE_NVLS");
+    unsetenv("TORCH_SYMM_MEM_DISABLE_MULTICAST");
+    fake.gpus = MC_RANKS;
+    open_cuda();
+    for (int r = 0; r < MC_RANKS; r++) {
+        mc_rank[r].gpu = open_gpu(r, NULL);
+        assert_int_equal(gpusym_heap_create(&cuda, mc_rank[r].gpu, MC_SLAB, 1, vmm, &mc_rank[r].heap), GPUSYM_SUCCESS);
+        gpusym_heap_id(mc_rank[r].heap, 0, &id);
+        assert_int_equal(gpusym_heap_peer(mc_rank[r].heap, &id, MC_SLAB, &base), GPUSYM_SUCCESS);
+        mc_rank[r].slab = base;
+    }
+}
+
+static void mc_ranks_end(void)
+{
+    for (int r = 0; r < MC_RANKS; r++) {
+        gpusym_heap_destroy(mc_rank[r].heap);
+    }
+}
+
+/* The steps that ranks take together (team/multicast.c): none goes on where one has failed. */
+static int mc_join(int setting)
+{
+    gpusym_handle_t handle;
+    int rc = cuda.mc_create(mc_rank[0].gpu, setting, MC_RANKS, MC_SLOT, &mc_rank[0].mc, &handle), all = rc;
+
+    for (int r = 0; r < MC_RANKS && GPUSYM_SUCCESS == all; r++) {
+        rc = 0 == r ? GPUSYM_SUCCESS : cuda.mc_import(mc_rank[r].gpu, &handle, &mc_rank[r].mc);
+        rc = GPUSYM_SUCCESS == rc ? cuda.mc_add(mc_rank[r].mc) : rc;
+        all = GPUSYM_SUCCESS == all ? rc : all;
+    }
+    if (GPUSYM_SUCCESS != all) {
+        return all;
+    }
+    for (unsigned r = 0; r < MC_RANKS; r++) {
+        rc = cuda.mc_bind(mc_rank[r].mc, r, mc_rank[r].slab + MC_AT, MC_SLOT, &mc_rank[r].mp);
+        all = GPUSYM_SUCCESS == all ? rc : all;
+    }
+    return all;
+}
+
+static void mc_leave(void)
+{
+    for (int r = 0; r < MC_RANKS; r++) {
+        if (NULL != mc_rank[r].mc) {
+            cuda.mc_free(mc_rank[r].mc);
+        }
+        mc_rank[r].mc = NULL;
+    }
+}
+
+/* What is left, as numbers that may be compared. */
+static void mc_count(unsigned counts[4])
+{
+    counts[0] = fake.handles;
+    counts[1] = fake.reserved;
+    counts[2] = fake.bound;
+    counts[3] = fake_open_descriptors();
+}
+
+static void test_multicast(void **unused)
+{
+    const size_t unit = fake.mc_granularity;
+    unsigned before[4], after[4];
+
+    (void) unused;
+    mc_ranks(true);
+    mc_count(before);
+    fake.captures = true; /* and no capture of the program's ends by it */
+    assert_int_equal(mc_join(1), GPUSYM_SUCCESS);
+    assert_true(1 == fake.mc_created && MC_RANKS == fake.bound && before[1] + MC_RANKS == fake.reserved);
+    assert_int_equal(fake_open_descriptors(), before[3] + 1); /* the object itself, which is the driver's */
+    for (int r = 0; r < MC_RANKS; r++) {                      /* the unit around the slot, and the slot's place in it */
+        const fake_region_t *at = fake_region((uintptr_t) mc_rank[r].mp);
+        const fake_memory_t *object = &fake_memories[at->memory - 1];
+        assert_int_equal((uintptr_t) mc_rank[r].mp % unit, MC_AT % unit);
+        assert_true(1u << r == at->access && unit == at->size && MC_RANKS == object->devices);
+        assert_true(0 == object->bound[r].at && unit == object->bound[r].size && 2 * unit == object->size);
+    }
+    mc_leave();
+    fake.captures = false;
+    mc_count(after);
+    assert_memory_equal(after, before, sizeof(before));
+    assert_int_equal(mc_join(1), GPUSYM_SUCCESS);
+    mc_ranks_end();
+    cuda.close(); /* ends what is left */
+    assert_int_equal(fake.bound, 0);
+}
+
+/* Whichever call of the driver fails, at whichever rank, nothing is left when the ranks have given up. */
+static void test_multicast_fails(void **unused)
+{
+    unsigned before[4], after[4], n = 0, failures = 0;
+
+    (void) unused;
+    mc_ranks(true);
+    do {
+        mc_count(before);
+        fake.failed = NULL;
+        fake.fail_at = ++n;
+        const int rc = mc_join(1);
+        fake.fail_at = 0;
+        /* the context is made current then, and the thread's mode is not changed */
+        const bool harmless = NULL == fake.failed || 0 == strcmp(fake.failed, "cuCtxGetCurrent") ||
+                              0 == strcmp(fake.failed, "cuThreadExchangeStreamCaptureMode");
+        if (harmless != (GPUSYM_SUCCESS == rc)) {
+            print_error("call %u, %s, failed: %d\n", n, NULL == fake.failed ? "none" : fake.failed, rc);
+            fail();
+        }
+        failures += GPUSYM_SUCCESS != rc;
+        mc_leave();
+        mc_count(after);
+        assert_memory_equal(after, before, sizeof(before));
+        assert_int_equal(fake.mistakes, 0);
+    } while (NULL != fake.failed);
+    assert_true(failures > 8 * MC_RANKS); /* as many calls as a rank needs at least */
+    mc_ranks_end();
+}
+
+/* The same where the memory, GPUs or the driver have none. */
+static void test_no_multicast(void **unused)
+{
+    static const char *const calls[] = {"cuMulticastCreate", "cuMulticastAddDevice", "cuMulticastBindMem"};
+    gpusym_handle_t handle = {{0}};
+    gpusym_gpu_info_t info;
+    gpusym_mc_t *mc = NULL;
+
+    (void) unused;
+    mc_ranks(false);
+    assert_int_equal(mc_join(1), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_non_null(strstr(cuda.error(), "no memory of cuMemCreate"));
+    mc_leave();
+    assert_int_equal(cuda.mc_import(mc_rank[0].gpu, &handle, &mc), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(cuda.mc_create(mc_rank[0].gpu, 1, MC_RANKS, SIZE_MAX - 4096, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(cuda.mc_create(mc_rank[0].gpu, 1, MC_RANKS, MC_SLOT, &mc, &handle), GPUSYM_SUCCESS);
+    mc_handle_t theirs;
+    memcpy(&theirs, &handle, sizeof(theirs));
+    theirs.pid = 0x7ffffff0;
+    memcpy(&handle, &theirs, sizeof(theirs));
+    assert_int_equal(cuda.mc_import(mc_rank[1].gpu, &handle, &mc_rank[1].mc), GPUSYM_ERR_UNREACHABLE);
+    cuda.mc_free(mc);
+    mc_ranks_end();
+    fake.mc_created = 0;
+    for (int i = -1; i < (int) (sizeof(calls) / sizeof(calls[0])); i++) {
+        cuda.close();
+        cuda_state.lib = NULL;
+        fake.no_multicast = i < 0;
+        fake.missing = i < 0 ? NULL : calls[i];
+        open_cuda();
+        gpusym_gpu_t *gpu = open_gpu(0, NULL);
+        cuda.gpu_info(gpu, &info);
+        assert_int_equal(info.multicast, 0 == i); /* that one is not looked for before it is wanted */
+        assert_int_equal(cuda.mc_create(gpu, 1, 2, MC_SLOT, &mc, &handle), GPUSYM_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(cuda.error(), "no multicast objects"));
+    }
+    assert_int_equal(fake.mc_created, 0);
+}
+
+/* What forbids it does so before a driver is asked for an object; and by itself nobody asks. */
+static void test_multicast_forbidden(void **unused)
+{
+    static const struct {
+        const char *name, *value;
+    } veto[] = {{"NCCL_NVLS_ENABLE", "0"}, {"NVSHMEM_DISABLE_NVLS", "1"}, {"TORCH_SYMM_MEM_DISABLE_MULTICAST", "1"}};
+
+    (void) unused;
+    mc_ranks(true);
+    for (size_t i = 0; i < sizeof(veto) / sizeof(veto[0]); i++) {
+        setenv(veto[i].name, veto[i].value, 1);
+        assert_int_equal(mc_join(1), GPUSYM_ERR_NOT_AVAILABLE);
+        assert_non_null(strstr(cuda.error(), veto[i].name));
+        unsetenv(veto[i].name);
+    }
+    assert_int_equal(mc_join(0), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(mc_join(-1), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(fake.mc_created, 0);
+    mc_ranks_end();
 }
 
 /* ---- gpu_open ---- */
@@ -1868,6 +2127,11 @@ int main(void)
         TEST(test_reserved_addresses),
         TEST(test_no_virtual_memory),
         TEST(test_heap_of_virtual_memory),
+        TEST(test_driver_refuses_multicast),
+        TEST(test_multicast),
+        TEST(test_multicast_fails),
+        TEST(test_no_multicast),
+        TEST(test_multicast_forbidden),
         TEST(test_gpu_primary),
         TEST(test_gpus_without_opening_them),
         TEST(test_gpu_link),

@@ -1126,7 +1126,7 @@ struct rank {
     uint64_t *done;
 };
 
-/* Fresh memory with the rank's part of the input, and its slot bound to a multicast object. */
+/* Fresh memory with the rank's part of the input, and its GPU added to a multicast object. */
 static void rank_make(struct rank *rank, unsigned r, unsigned n, const gpusym_handle_t *mc)
 {
     uint32_t data[COUNT];
@@ -1140,7 +1140,7 @@ static void rank_make(struct rank *rank, unsigned r, unsigned n, const gpusym_ha
     OK(dev->mem_zero(gpu, rank->slot, slot_bytes(n)));
     OK(dev->copy(gpu, rank->in, data, sizeof(data)));
     OK(dev->mc_import(gpu, mc, &rank->mc));
-    OK(dev->mc_bind(rank->mc, r, rank->slot, slot_bytes(n), &rank->mp));
+    OK(dev->mc_add(rank->mc));
     OK(dev->stream_create(gpu, &rank->stream));
 }
 
@@ -1186,9 +1186,12 @@ static void launches_kernels(void **state)
         struct rank rank[N];
         gpusym_mc_t *mc;
         gpusym_handle_t handle;
-        OK(dev->mc_create(gpu, N, slot_bytes(N), &mc, &handle));
+        OK(dev->mc_create(gpu, 1, N, slot_bytes(N), &mc, &handle));
         for (unsigned r = 0; r < N; r++) {
             rank_make(&rank[r], r, N, &handle);
+        }
+        for (unsigned r = 0; r < N; r++) {
+            OK(dev->mc_bind(rank[r].mc, r, rank[r].slot, slot_bytes(N), &rank[r].mp));
         }
         for (unsigned r = 0; r < N; r++) {
             rank_launch(rank, r, N, families[f]);
@@ -1931,14 +1934,22 @@ static void multicast_among_threads(void **state)
 {
     (void) state;
     enum { SIZE = 10000 };
-    gpusym_mc_t *mc[2];
+    gpusym_mc_t *mc[2], *late;
     gpusym_handle_t handle;
     void *mp[2], *alias[GPUSYM_TEAM_MAX], *none;
     char local;
     open_sim();
     char *p[2] = {alloc(SIZE), alloc(SIZE + 512)};
-    OK(dev->mc_create(gpu, 2, SIZE, &mc[0], &handle));
+    OK(dev->mc_create(gpu, 1, 2, SIZE, &mc[0], &handle));
     OK(dev->mc_import(gpu, &handle, &mc[1]));
+    OK(dev->mc_add(mc[0]));
+    assert_int_equal(dev->mc_add(mc[0]), GPUSYM_ERR_BAD_PARAM); /* twice */
+    assert_int_equal(dev->mc_bind(mc[0], 0, p[0], SIZE, &none), GPUSYM_ERR_BAD_PARAM);
+    assert_non_null(strstr(dev->error(), "only 1 of 2 GPUs"));
+    OK(dev->mc_add(mc[1]));
+    OK(dev->mc_import(gpu, &handle, &late));
+    assert_int_equal(dev->mc_add(late), GPUSYM_ERR_BAD_PARAM); /* one too many */
+    dev->mc_free(late);
     assert_int_equal(dev->mc_bind(mc[0], 2, p[0], SIZE, &none), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(dev->mc_bind(mc[0], 0, p[0], SIZE - 1, &none), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(dev->mc_bind(mc[0], 0, p[0] + 1, SIZE, &none), GPUSYM_ERR_BAD_PARAM);
@@ -1989,9 +2000,10 @@ static void *bind_in_thread(void *arg)
     gpusym_mc_t *mc = NULL;
     void *mp = NULL, *alias[GPUSYM_TEAM_MAX], *slab = NULL;
     bool right = GPUSYM_SUCCESS == dev->mem_alloc(gpu, SLAB, &slab) &&
-                 GPUSYM_SUCCESS == dev->mc_import(gpu, &b->handle, &mc) &&
-                 GPUSYM_SUCCESS == dev->mc_bind(mc, b->member, (char *) slab + PIECE_AT, PIECE, &mp);
+                 GPUSYM_SUCCESS == dev->mc_import(gpu, &b->handle, &mc) && GPUSYM_SUCCESS == dev->mc_add(mc);
     pthread_barrier_wait(b->bound); /* for all threads of the test */
+    right = right && GPUSYM_SUCCESS == dev->mc_bind(mc, b->member, (char *) slab + PIECE_AT, PIECE, &mp);
+    pthread_barrier_wait(b->bound);
     right = right && MEMBERS == gpusym_sim_mc_members((char *) mp + 8 * b->member, alias, GPUSYM_TEAM_MAX);
     for (unsigned i = 0; i < MEMBERS && right; i++) {
         __atomic_store_n((uint32_t *) alias[i], 100 * b->member + i, __ATOMIC_RELAXED);
@@ -2016,7 +2028,7 @@ static void threads_bind_slabs(void **state)
     gpusym_mc_t *mc;
     gpusym_handle_t handle;
     open_sim();
-    OK(dev->mc_create(gpu, MEMBERS, PIECE, &mc, &handle));
+    OK(dev->mc_create(gpu, 1, MEMBERS, PIECE, &mc, &handle));
     assert_int_equal(pthread_barrier_init(&bound, NULL, MEMBERS), 0);
     for (unsigned i = 0; i < MEMBERS; i++) {
         binder[i] = (binder_t){.member = i, .handle = handle, .bound = &bound};
@@ -2038,10 +2050,10 @@ static void multicast_handles_are_their_own(void **state)
     gpusym_handle_t handle, memory;
     void *p;
     open_sim();
-    assert_int_equal(dev->mc_create(gpu, 0, 4096, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
-    assert_int_equal(dev->mc_create(gpu, GPUSYM_TEAM_MAX + 1, 4096, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
-    assert_int_equal(dev->mc_create(gpu, 2, 0, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
-    OK(dev->mc_create(gpu, 2, 4096, &mc, &handle));
+    assert_int_equal(dev->mc_create(gpu, 1, 0, 4096, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->mc_create(gpu, 1, GPUSYM_TEAM_MAX + 1, 4096, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
+    assert_int_equal(dev->mc_create(gpu, 1, 2, 0, &mc, &handle), GPUSYM_ERR_BAD_PARAM);
+    OK(dev->mc_create(gpu, 1, 2, 4096, &mc, &handle));
     OK(dev->mem_export(gpu, alloc(4096), &memory));
     assert_int_equal(dev->mem_import(gpu, &handle, &p), GPUSYM_ERR_BAD_PARAM);
     assert_int_equal(dev->mc_import(gpu, &memory, &mc), GPUSYM_ERR_BAD_PARAM);
@@ -2056,7 +2068,8 @@ static void a_bind_can_fail(void **state)
     gpusym_sim_params.fail = "bind:1";
     open_sim();
     void *p = alloc(4096);
-    OK(dev->mc_create(gpu, 1, 4096, &mc, &handle));
+    OK(dev->mc_create(gpu, 1, 1, 4096, &mc, &handle));
+    OK(dev->mc_add(mc));
     expect_injected(dev->mc_bind(mc, 0, p, 4096, &mp), GPUSYM_ERR);
     OK(dev->mc_bind(mc, 0, p, 4096, &mp));
     assert_int_equal(gpusym_sim_mc_members(mp, alias, 1), 1);
@@ -2074,8 +2087,10 @@ static void a_bind_fails_on_one_rank(void **state)
     gpusym_sim_params.world_rank = 1;
     open_sim();
     char *p[2] = {alloc(SLAB), alloc(SLAB)};
-    OK(dev->mc_create(gpu, 2, PIECE, &mc[0], &handle));
+    OK(dev->mc_create(gpu, 1, 2, PIECE, &mc[0], &handle));
     OK(dev->mc_import(gpu, &handle, &mc[1]));
+    OK(dev->mc_add(mc[0]));
+    OK(dev->mc_add(mc[1]));
     OK(dev->mc_bind(mc[0], 0, p[0] + PIECE, PIECE, &mp));
     expect_injected(dev->mc_bind(mc[1], 1, p[1] + PIECE, PIECE, &mp), GPUSYM_ERR);
     assert_int_equal(gpusym_sim_mc_members(mp, alias, 2), GPUSYM_ERR_NOT_AVAILABLE);
@@ -2099,6 +2114,9 @@ static int bind_in_child(int in, int out)
     CHILD(GPUSYM_SUCCESS == dev->open(NULL) && GPUSYM_SUCCESS == dev->gpu_open(NULL, &gpu));
     CHILD(GPUSYM_SUCCESS == dev->mem_alloc(gpu, SLAB, &slab));
     CHILD(GPUSYM_SUCCESS == dev->mc_import(gpu, &handle, &mc));
+    CHILD(GPUSYM_SUCCESS == dev->mc_add(mc));
+    CHILD(say(out, "a", 1));
+    CHILD(hear(in, &byte, 1)); /* all have been added */
     CHILD(GPUSYM_SUCCESS == dev->mc_bind(mc, member, (char *) slab + PIECE_AT, PIECE, &mp));
     CHILD(say(out, "b", 1));
     CHILD(hear(in, &byte, 1)); /* all have bound */
@@ -2127,12 +2145,12 @@ static void processes_bind_slabs(void **state)
         peer[i] = spawn(bind_in_child);
     }
     open_sim();
-    OK(dev->mc_create(gpu, MEMBERS, PIECE, &mc, &handle));
+    OK(dev->mc_create(gpu, 1, MEMBERS, PIECE, &mc, &handle));
     for (unsigned i = 0; i < MEMBERS; i++) {
         assert_true(say(peer[i].to, &handle, sizeof(handle)));
         assert_true(say(peer[i].to, &i, sizeof(i)));
     }
-    for (unsigned step = 0; step < 2; step++) {
+    for (unsigned step = 0; step < 3; step++) {
         for (unsigned i = 0; i < MEMBERS; i++) {
             assert_true(hear(peer[i].from, &byte, 1));
         }
@@ -2158,6 +2176,9 @@ static int multicast_in_child(int in, int out)
     CHILD(GPUSYM_SUCCESS == dev->open(NULL) && GPUSYM_SUCCESS == dev->gpu_open(NULL, &gpu));
     CHILD(GPUSYM_SUCCESS == dev->mem_alloc(gpu, 8192, &p));
     CHILD(GPUSYM_SUCCESS == dev->mc_import(gpu, &handle, &mc));
+    CHILD(GPUSYM_SUCCESS == dev->mc_add(mc));
+    CHILD(say(out, "a", 1));
+    CHILD(hear(in, &byte, 1)); /* the parent has been added too */
     CHILD(GPUSYM_SUCCESS == dev->mc_bind(mc, 1, p, 8192, &mp));
     CHILD(say(out, "b", 1));
     CHILD(hear(in, &byte, 1)); /* the parent has bound too, and written */
@@ -2185,8 +2206,11 @@ static void multicast_among_processes(void **state)
     struct peer peer = spawn(multicast_in_child);
     open_sim();
     char *p = alloc(8192);
-    OK(dev->mc_create(gpu, 2, 8192, &mc, &handle));
+    OK(dev->mc_create(gpu, 1, 2, 8192, &mc, &handle));
     assert_true(say(peer.to, &handle, sizeof(handle)));
+    OK(dev->mc_add(mc));
+    assert_true(hear(peer.from, &byte, 1));
+    assert_true(say(peer.to, "g", 1));
     assert_true(hear(peer.from, &byte, 1));
     OK(dev->mc_bind(mc, 0, p, 8192, &mp));
     assert_int_equal(gpusym_sim_mc_members((char *) mp + 4, alias, GPUSYM_TEAM_MAX), 2);

@@ -272,6 +272,11 @@ gpusym_lack_t gpusym_heap_need(gpusym_gpu_t *gpu)
     return lack;
 }
 
+gpusym_heap_t *gpusym_heap(void)
+{
+    return __atomic_load_n(&process.heap, __ATOMIC_ACQUIRE);
+}
+
 void gpusym_sweep(void)
 {
     const gpusym_device_t *dev = __atomic_load_n(&gpusym_current.dev, __ATOMIC_ACQUIRE);
@@ -279,9 +284,7 @@ void gpusym_sweep(void)
     if (NULL != dev) {
         (void) gpusym_reg_sweep(dev);
     }
-}
-
-gpusym_heap_t *gpusym_heap(void)
-{
-    return __atomic_load_n(&process.heap, __ATOMIC_ACQUIRE);
+    if (NULL != gpusym_heap()) {
+        gpusym_heap_mc_sweep(gpusym_heap());
+    }
 }

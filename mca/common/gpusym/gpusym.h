@@ -28,7 +28,7 @@ typedef struct {
     bool map_small;            /* peers may map allocations that are part of a block of the driver's */
     bool wait_legacy_stream;   /* calls wait for the legacy stream */
     int p2p;                   /* gpusym_p2p_t, for the faces: those of messages, and those that serve without them */
-    bool multicast;            /* allow multicast objects, unless the environment forbids them */
+    int multicast;             /* multicast objects, as gpusym_multicast_allowed() takes it */
     bool sim_host;             /* simulator: any buffer is device memory */
     int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */
     int sim_delay;             /* simulator: microseconds that work of streams takes at least */
@@ -101,8 +101,9 @@ gpusym_lack_t gpusym_heap_need(gpusym_gpu_t *gpu);
 /* Returns the heap, owned by the library; NULL: there is none yet. Any thread. */
 gpusym_heap_t *gpusym_heap(void);
 
-/* Releases the GPU memory that freed buffers of the program still hold, here and at peers (memory/reg.h). Call it when
- * a communicator ends. May wait for work that runs on the GPU: no such work may wait for the caller. Any thread. */
+/* Releases the GPU memory that freed buffers of the program still hold, here and at peers (memory/reg.h), and multicast
+ * objects of ended communicators that nobody uses any more. Call it when a communicator ends, before its line is
+ * retired. May wait for work that runs on the GPU: no such work may wait for the caller. Any thread. */
 void gpusym_sweep(void);
 
 #endif

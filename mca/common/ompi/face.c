@@ -32,9 +32,12 @@ static const gpusym_var_number_t numbers[] = {
      "Make the symmetric heap of the GPU's virtual memory (cuMemCreate), which peers open by file descriptors, instead "
      "of memory of cudaMalloc, which they open by IPC handles. If a rank of a communicator cannot make or map it, its "
      "ranks use the other memory"},
-    {"multicast", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(multicast), 1, 0, 1, 0, "",
-     "Allow NVLink multicast (NVLS) objects. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
-     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid them and override this parameter"},
+    {"multicast", MCA_BASE_VAR_TYPE_INT, 3, FIELD(multicast), -1, -1, 1, 0, "",
+     "NVLink multicast (NVLS). -1: where the tuning table has it, that is on the simulator: on GPUs it has not run "
+     "yet. "
+     "1: also on GPUs that have it, with coll_gpusym_heap_vmm=1, for communicators on which a test of each multicast "
+     "kernel gives the right bits. 0: never. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
+     "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid it and override this parameter"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
      "Maximum number of user allocations of a process that peers map at a time. A further one replaces the least "
      "recently used"},
@@ -98,7 +101,9 @@ static int register_sim_fail(void)
     return gpusym_var_string(
         &group, "sim_fail", 9, "", FIELD(sim_fail),
         "Simulator: faults to inject, as a comma-separated list of [WAY:]WHAT:N[+][@RANK]. The N-th (from 1) "
-        "alloc, import, export, bind, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; "
+        "alloc, import, export, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; multicast: "
+        "the N-th call that makes, joins or adds to a multicast object; bind: that binds memory to one; switch: the "
+        "N-th multicast kernel reduces by another operation; "
         "hang: the N-th launch never ends; stall: the N-th copy in a stream; freeze: the N-th launch, and its stream "
         "with it; doorbell: the N-th command to a resident "
         "kernel arrives too late; "

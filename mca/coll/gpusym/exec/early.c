@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mca/coll/gpusym/args/facts.h"
+#include "mca/coll/gpusym/team/epochs.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/gpusym.h"
 

@@ -8,6 +8,7 @@
 
 #include "mca/coll/gpusym/plan/plan.h"
 #include "mca/coll/gpusym/plan/zero_copy.h"
+#include "mca/coll/gpusym/team/epochs.h"
 #include "mca/coll/gpusym/team/join.h"
 #include "mca/common/gpusym/agree/tokens.h"
 #include "mca/common/gpusym/gpusym.h"

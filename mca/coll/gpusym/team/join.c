@@ -18,11 +18,11 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/hosts.h"
+#include "mca/coll/gpusym/team/multicast.h"
 #include "mca/coll/gpusym/team/rails.h"
 #include "mca/coll/gpusym/team/rules.h"
 #include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/common.h"
-#include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/p2p/send_desc.h"
 #include "mca/common/gpusym/shm/fd.h"
@@ -40,19 +40,14 @@ typedef struct {
     uint32_t epoch, sm_count;
     uint32_t crowded;   /* another process uses its GPU */
     uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
-    uint32_t multicast; /* whether this rank may and can */
+    uint32_t multicast; /* enum coll_gpusym_mc */
     uint64_t rules;     /* hash of its rules; 0: it has none */
     uint64_t tuner;     /* hash of its tuner plug-in's name; 0: it has none */
     int32_t reason;     /* why this rank cannot; -1: it can */
     uint32_t rails;     /* of several islands: coll_gpusym_hosts_reserve() */
 } gpu_address_t;
 
-/* ... and at last: the multicast object, made by rank 0. */
-typedef struct {
-    gpusym_handle_t handle;
-    uint64_t made;
-} mc_address_t;
-_Static_assert(sizeof(gpu_address_t) <= GPUSYM_NOTICE_MAX && sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX,
+_Static_assert(sizeof(gpu_address_t) <= GPUSYM_NOTICE_MAX,
                "ranks of an island tell each other of their GPUs by notices");
 
 /* Makes sure of the process's heap on gpu. Returns a reason, or -1. */
@@ -156,7 +151,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     }
     h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
     name_mps(&info, h->mps);
-    h->multicast = NULL != dev->mc_create && gpusym_multicast_allowed(gpusym_params.multicast, NULL);
+    h->multicast = coll_gpusym_mc_offer(t, info.multicast);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
 }
@@ -565,15 +560,30 @@ static int start_gpus(coll_gpusym_team_t *t, const gpusym_mem_t *where)
                : OMPI_ERROR;
 }
 
-/* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. */
-static bool wants_multicast(const coll_gpusym_team_t *t, const gpu_address_t *all)
+/* Multicast: with more than two ranks, where all may and can, and all slots have one offset in their heaps. Returns how
+ * all do it, enum coll_gpusym_mc. */
+static uint32_t agree_multicast(const coll_gpusym_team_t *t, const gpu_address_t *all)
 {
-    bool wanted = t->host.nranks > 2 && t->host.all_reach;
+    char name[GPUSYM_COMM_LABEL_MAX];
+    const char *lack = t->host.nranks <= 2                                  ? "there are fewer than 3 ranks"
+                       : !t->host.all_reach                                 ? "not all GPUs reach each other"
+                       : !gpusym_current.dev->simulated && !all[0].heap.vmm ? "it needs coll_gpusym_heap_vmm=1"
+                                                                            : NULL;
+    uint32_t most = COLL_GPUSYM_MC_NOT, least = COLL_GPUSYM_MC_TRIED;
     for (uint32_t r = 0; r < t->host.nranks; r++) {
-        wanted =
-            wanted && all[r].multicast && all[r].slots.off[t->host.slot_class] == all[0].slots.off[t->host.slot_class];
+        most = all[r].multicast > most ? all[r].multicast : most;
+        least = all[r].multicast < least ? all[r].multicast : least;
+        if (NULL == lack && all[r].slots.off[t->host.slot_class] != all[0].slots.off[t->host.slot_class]) {
+            lack = "the ranks' slots are at different places of their heaps";
+        }
     }
-    return wanted;
+    if (NULL == lack && COLL_GPUSYM_MC_NOT == least) {
+        lack = "a rank may not, or its GPU or driver has none";
+    }
+    if (NULL != lack && COLL_GPUSYM_MC_TRIED == most) {
+        GPUSYM_LOG(2, "%s: no multicast: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name), lack);
+    }
+    return NULL != lack ? COLL_GPUSYM_MC_NOT : most;
 }
 
 /* All ranks have mapped what they can. Returns the next step, or a negative error. */
@@ -581,7 +591,6 @@ static int link_gpus(coll_gpusym_team_t *t)
 {
     char name[GPUSYM_COMM_LABEL_MAX], detail[32];
     const gpu_address_t *all = t->boot.all;
-    mc_address_t *mine;
 
     if (find_unmapped(t) >= 0) {
         leave_slots(t, all);
@@ -606,54 +615,8 @@ static int link_gpus(coll_gpusym_team_t *t)
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->host.gpu_text,
                (unsigned long) t->host.slot_size, all[t->host.rank].heap.vmm ? " of virtual memory" : "",
                t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
-    if (!wants_multicast(t, all)) {
-        return COLL_GPUSYM_STEP_DONE;
-    }
-    coll_gpusym_exchange_free(t);
-    if (!coll_gpusym_exchange_alloc(t, sizeof(mc_address_t))) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
-    mine = t->boot.mine;
-    if (0 == t->host.rank) {
-        mine->made =
-            GPUSYM_SUCCESS == gpusym_multicast_create(gpusym_current.dev, gpusym_params.multicast, t->host.gpu,
-                                                      t->host.nranks, t->host.slot_size, &t->host.mc, &mine->handle);
-    }
-    return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t))
-               ? COLL_GPUSYM_STEP_MC
-               : OMPI_ERROR;
-}
-
-/* Rank 0 has made the object, or not: join it and bind our slot. Returns the next step, or a negative error. */
-static int join_mc(coll_gpusym_team_t *t, const mc_address_t *all)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    bool bound = 0 != all[0].made &&
-                 (0 == t->host.rank || GPUSYM_SUCCESS == dev->mc_import(t->host.gpu, &all[0].handle, &t->host.mc));
-    bound = bound && GPUSYM_SUCCESS == dev->mc_bind(t->host.mc, t->host.rank, t->host.work.peer[t->host.rank],
-                                                    t->host.slot_size, &t->host.work.mc);
-    return MPI_SUCCESS == coll_gpusym_vote_start(t, bound) ? COLL_GPUSYM_STEP_MC_VOTE : OMPI_ERROR;
-}
-
-static void leave_mc(coll_gpusym_team_t *t)
-{
-    if (NULL != t->host.mc) {
-        gpusym_current.dev->mc_free(t->host.mc);
-    }
-    t->host.mc = NULL;
-    t->host.work.mc = NULL;
-}
-
-static int settle_mc(coll_gpusym_team_t *t)
-{
-    char name[GPUSYM_COMM_LABEL_MAX];
-    const bool all = coll_gpusym_vote_result(t);
-    if (!all) {
-        leave_mc(t);
-    }
-    GPUSYM_LOG(2, "%s: %s", gpusym_comm_label(t->fallback->comm, name, sizeof name),
-               all ? "multicast is used" : "no multicast: a rank could not make, join or bind the object");
-    return COLL_GPUSYM_STEP_DONE;
+    const uint32_t mc = agree_multicast(t, all);
+    return COLL_GPUSYM_MC_NOT != mc ? coll_gpusym_mc_start(t, COLL_GPUSYM_MC_TRIED == mc) : COLL_GPUSYM_STEP_DONE;
 }
 
 /* The end of the second step, well or not. */
@@ -663,7 +626,9 @@ static void end_join(coll_gpusym_team_t *t, bool failed)
         ((gpu_address_t *) t->boot.mine)->reason < 0) {
         gpusym_heap_slot_settle(gpusym_heap(), &((gpu_address_t *) t->boot.mine)->slots, -1);
     }
-    if (t->host.has_slot && (failed || t->reason >= 0)) {
+    coll_gpusym_mc_end(t);
+    /* What has run on it leaves it to coll_gpusym_team_free_slot(). */
+    if (t->host.has_slot && (failed || t->reason >= 0) && t->boot.step < COLL_GPUSYM_STEP_MC_RUN) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
         t->host.has_slot = false;
     }
@@ -680,17 +645,17 @@ static int take_step(coll_gpusym_team_t *t, const gpusym_mem_t *where)
         return join_gpus(t, t->boot.all);
     case COLL_GPUSYM_STEP_GPU_LINKS:
         return link_gpus(t);
-    case COLL_GPUSYM_STEP_MC:
-        return join_mc(t, t->boot.all);
     default:
-        return settle_mc(t);
+        return coll_gpusym_mc_step(t);
     }
 }
 
 int coll_gpusym_team_join(coll_gpusym_team_t *t, const gpusym_mem_t *where)
 {
     while (t->boot.step < COLL_GPUSYM_STEP_DONE) {
-        int next = COLL_GPUSYM_STEP_BOOTSTRAPPED != t->boot.step ? coll_gpusym_exchange_poll(t) : 1;
+        int next = COLL_GPUSYM_STEP_BOOTSTRAPPED == t->boot.step ? 1
+                   : COLL_GPUSYM_STEP_MC_RUN == t->boot.step     ? coll_gpusym_mc_poll(t)
+                                                                 : coll_gpusym_exchange_poll(t);
         if (0 == next) {
             return 0;
         }
@@ -733,49 +698,8 @@ bool coll_gpusym_team_owns(coll_gpusym_team_t *t, const gpusym_mem_t *mem)
     return true;
 }
 
-/* The barriers before and behind the clearing of slots. */
-#define BARRIERS 2u
-
-/* Old flags would pass for new ones: clears the slots while no rank writes to them. 1: all have; 0: not yet; negative:
- * this one failed. */
-static int clear_slots(coll_gpusym_team_t *t)
-{
-    const coll_gpusym_fallback_t *f = t->fallback;
-    for (;;) {
-        const int passed = 0 != t->host.barrier ? coll_gpusym_exchange_poll(t) : 1;
-        if (1 != passed || BARRIERS == t->host.barrier) {
-            return passed;
-        }
-        if (1 == t->host.barrier &&
-            GPUSYM_SUCCESS !=
-                gpusym_current.dev->mem_zero(t->host.gpu, t->host.work.peer[t->host.rank], t->host.slot_size)) {
-            return OMPI_ERROR;
-        }
-        if (MPI_SUCCESS != f->saved.ibarrier(f->comm, &t->boot.exchange, f->saved.ibarrier_module)) {
-            return OMPI_ERROR;
-        }
-        t->host.barrier++;
-    }
-}
-
-int coll_gpusym_team_epochs(coll_gpusym_team_t *t, uint64_t epochs, uint32_t *first)
-{
-    if (t->host.epoch_base + t->host.rc.seq + epochs > GPUSYM_EPOCH_MAX) {
-        const int cleared = clear_slots(t);
-        if (1 != cleared) {
-            return cleared;
-        }
-        t->host.barrier = 0;
-        t->host.epoch_base = 1 - t->host.rc.seq;
-    }
-    *first = (uint32_t) (t->host.epoch_base + t->host.rc.seq);
-    t->host.epoch_base += epochs - 1; /* the next call's number is one more */
-    return 1;
-}
-
 void coll_gpusym_team_leave(coll_gpusym_team_t *t)
 {
-    leave_mc(t);
     if (coll_gpusym_team_is_part(t) && !t->broken && t->boot.step > COLL_GPUSYM_STEP_BOOTSTRAPPED &&
         t->boot.step < COLL_GPUSYM_STEP_DONE) { /* it was never waited for */
         end_join(t, true);
@@ -808,6 +732,7 @@ static bool leave_slot(const coll_gpusym_team_t *t, uint32_t *epoch)
 void coll_gpusym_team_free_slot(coll_gpusym_team_t *t)
 {
     uint32_t epoch;
+    coll_gpusym_mc_leave(t);
     if (t->host.has_slot && NULL != gpusym_heap() && leave_slot(t, &epoch)) {
         gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, epoch, t->host.line_off);
     }

@@ -13,9 +13,6 @@
 int coll_gpusym_team_join(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 /* Whether kernels on this team's GPU (before the second step: on that of the process's heap) can use mem. Local. */
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
-/* Takes `epochs` epochs for the call in flight, as many on all ranks. 1: *first is the first one; 0: the counter would
- * wrap, and the slots are being cleared: to be called again; negative: that failed. Waits for no rank. */
-int coll_gpusym_team_epochs(coll_gpusym_team_t *team, uint64_t epochs, uint32_t *first);
 /* Whether another process uses this process's GPU, as far as is known: looked up in every 64th call. */
 bool coll_gpusym_team_crowded(coll_gpusym_team_t *team);
 /* The team, which is set up, is led from now on: see state.h. In the same call on all ranks. */

@@ -16,7 +16,7 @@
 #include "mca/common/gpusym/memory/heap.h"
 #include "mca/common/gpusym/rules/rules.h"
 
-/* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED and DONE. Peers read it: see
+/* Where set-up is; an exchange is in flight in all but NEW, BOOTSTRAPPED, MC_RUN and DONE. Peers read it: see
  * gpusym_line_step. */
 enum {
     COLL_GPUSYM_STEP_NEW = 0,
@@ -27,7 +27,11 @@ enum {
     COLL_GPUSYM_STEP_GPU,
     COLL_GPUSYM_STEP_GPU_LINKS,
     COLL_GPUSYM_STEP_MC,
-    COLL_GPUSYM_STEP_MC_VOTE,
+    COLL_GPUSYM_STEP_MC_ADDED,
+    COLL_GPUSYM_STEP_MC_BOUND,
+    COLL_GPUSYM_STEP_MC_RUN, /* a multicast kernel is tried */
+    COLL_GPUSYM_STEP_MC_RAN,
+    COLL_GPUSYM_STEP_MC_FAILED, /* the same of a rank that could not launch it, for which kernels do not wait */
     COLL_GPUSYM_STEP_DONE,
 };
 
@@ -41,9 +45,11 @@ typedef struct {
     gpusym_notices_t notices;        /* of an island among others: takes the place of the fallback's allgathers */
     void *into;                      /* where the records in flight go, not owned; and the bytes of each */
     uint32_t bytes;
-    void *mine, *all;                 /* buffers of an exchange; owned */
-    uint8_t my_vote, *votes;          /* [ranks that exchange]; owned */
-    uint8_t my_link[GPUSYM_TEAM_MAX]; /* classes of this rank's links; see coll_gpusym_host_team_t.link */
+    void *mine, *all;                   /* buffers of an exchange; owned */
+    uint8_t my_vote, *votes;            /* [ranks that exchange]; owned */
+    bool mc_tried;                      /* the multicast kernels are tried before they are used */
+    struct coll_gpusym_mc_trial *trial; /* of the multicast kernels; owned */
+    uint8_t my_link[GPUSYM_TEAM_MAX];   /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
 
 typedef struct coll_gpusym_tuner coll_gpusym_tuner_t;

@@ -48,6 +48,7 @@ typedef struct {
     char where[32];       /* "0000:1b:00.0", "pid 1234" */
     int sm_count;         /* multiprocessors */
     bool mps;             /* shared by an MPS daemon */
+    bool multicast;       /* it has multicast objects, and the driver too */
     int cc;               /* compute capability, 10 * major + minor; 0 on the simulator */
     uint64_t bytes;       /* memory of the GPU */
     unsigned gbs;         /* bandwidth of that memory, in 10^9 bytes per second; 0: not known */
@@ -221,13 +222,23 @@ typedef struct gpusym_device {
     int (*copy2d_async)(gpusym_stream_t *stream, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
                         size_t height);
 
-    /* Multicast.  All NULL: the device has no multicast.  Only gpusym_multicast_create() (multicast.h) may call
-     * mc_create, because it checks the vetoes of the sites.  mc_create: one rank creates the object for `members`
-     * allocations of `size` bytes, and receives its handle.  mc_import: the other ranks join by the handle.  mc_bind:
-     * each rank binds p (from its own mem_alloc); *mp is a pointer for the multimem primitives.  mc_free: every rank
-     * releases its object. */
-    int (*mc_create)(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **mc, gpusym_handle_t *handle);
+    /* Multicast objects.  All NULL: the device has none.  The ranks take these steps together, each of them after all
+     * have done the one before:
+     *   mc_create  one rank makes the object, for `members` GPUs with `size` bytes each, and gets its handle for the
+     *              others.  setting: of coll_gpusym_multicast.  This is the one function of a device that makes such
+     *              objects, and it asks gpusym_multicast_allowed() (multicast.h) before anything else;
+     *   mc_import  the others open it;
+     *   mc_add     each rank adds its GPU;
+     *   mc_bind    each rank binds `size` bytes at p, of its own memory (CUDA: of vmm_map, at one offset of a piece on
+     *              all ranks), as number `member`; *mp is a pointer for the multimem primitives.  Before all have added
+     *              theirs a driver would wait for them without end;
+     *   mc_free    each rank gives its object up, whatever it has done of this, when no kernel of any rank uses it.
+     * After an error of create or import nothing is held.  GPUSYM_ERR_NOT_AVAILABLE: forbidden, or this GPU, its driver
+     * or this kind of memory has none. */
+    int (*mc_create)(gpusym_gpu_t *gpu, int setting, unsigned members, size_t size, gpusym_mc_t **mc,
+                     gpusym_handle_t *handle);
     int (*mc_import)(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **mc);
+    int (*mc_add)(gpusym_mc_t *mc);
     int (*mc_bind)(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);
     void (*mc_free)(gpusym_mc_t *mc);
 

@@ -1,13 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Whether a multicast object may be made.
+ * Whether a multicast object may be made: see multicast.h.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mca/common/gpusym/device/multicast.h"
+#include "tuning/geometry.h"
 
 /* An "enable" number of NCCL: off where NCCL would read 0, which any text that is no number is to it too. Empty is
  * unset. */
@@ -27,7 +28,7 @@ static bool disable_is_on(const char *value)
     return NULL != value && ('\0' == value[0] || NULL == strchr("0nNfF", value[0]));
 }
 
-bool gpusym_multicast_allowed(bool param, const char **why)
+bool gpusym_multicast_allowed(int setting, bool simulated, const char **why)
 {
     static const struct {
         const char *name;
@@ -45,20 +46,14 @@ bool gpusym_multicast_allowed(bool param, const char **why)
             reason = veto[i].why;
         }
     }
-    if (NULL == reason && !param) {
+    if (NULL == reason && 0 == setting) {
         reason = "the multicast parameter forbids it";
+    } else if (NULL == reason && setting < 0 && !gpusym_tuning_multicast(simulated)) {
+        reason =
+            "the tuning table has no multicast for GPUs, where it has not run yet: coll_gpusym_multicast=1 tries it";
     }
     if (NULL != reason && NULL != why) {
         *why = reason;
     }
     return NULL == reason;
-}
-
-int gpusym_multicast_create(const gpusym_device_t *dev, bool param, gpusym_gpu_t *gpu, unsigned members, size_t size,
-                            gpusym_mc_t **mc, gpusym_handle_t *handle)
-{
-    if (!gpusym_multicast_allowed(param, NULL) || NULL == dev->mc_create) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
-    }
-    return dev->mc_create(gpu, members, size, mc, handle);
 }

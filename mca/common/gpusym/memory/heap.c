@@ -32,6 +32,13 @@ typedef struct {
     uint64_t *slot; /* [slots of all size classes], in the order of their offsets: who has it */
 } slab_t;
 
+/* A multicast object whose slot is not free yet. */
+typedef struct left {
+    struct left *next;
+    gpusym_mc_t *mc;
+    uint64_t line;
+} left_t;
+
 struct gpusym_heap {
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
@@ -47,6 +54,7 @@ struct gpusym_heap {
     unsigned places; /* slabs that range has addresses for */
     mapping_t *peers;
     size_t npeers, room;
+    left_t *left;
     uint64_t used; /* bytes of slots that communicators have */
     uint32_t epoch_floor;
 };
@@ -256,11 +264,36 @@ static void unmap_peer(gpusym_heap_t *heap, const mapping_t *peer)
     gpusym_gauge_add(GPUSYM_GAUGE_MAPPED, -(int64_t) peer->size);
 }
 
+/* Who has a slot: nobody; a communicator; else nobody once all peers have retired the line at that offset. */
+#define SLOT_FREE 0u
+#define SLOT_TAKEN UINT64_MAX
+
+static bool is_free(uint64_t slot)
+{
+    return SLOT_FREE == slot || (SLOT_TAKEN != slot && !gpusym_pages_is_retired(slot));
+}
+
+/* Frees the multicast objects that no kernel uses any more, or all. With the lock held. */
+static void free_left(gpusym_heap_t *heap, bool all)
+{
+    left_t **link = &heap->left, *left;
+    while (NULL != (left = *link)) {
+        if (!all && !is_free(left->line)) {
+            link = &left->next;
+            continue;
+        }
+        heap->dev->mc_free(left->mc);
+        *link = left->next;
+        free(left);
+    }
+}
+
 void gpusym_heap_destroy(gpusym_heap_t *heap)
 {
     if (NULL == heap) {
         return;
     }
+    free_left(heap, true);
     for (size_t i = 0; i < heap->npeers; i++) {
         unmap_peer(heap, &heap->peers[i]);
     }
@@ -361,15 +394,6 @@ void gpusym_heap_unpeer(gpusym_heap_t *heap, const gpusym_heap_id_t *id)
 }
 
 /* ---- slots: owners ---- */
-
-/* Who has a slot: nobody; a communicator; else nobody once all peers have retired the line at that offset. */
-#define SLOT_FREE 0u
-#define SLOT_TAKEN UINT64_MAX
-
-static bool is_free(uint64_t slot)
-{
-    return SLOT_FREE == slot || (SLOT_TAKEN != slot && !gpusym_pages_is_retired(slot));
-}
 
 /* Finds the first free slot of a size class, and its offset; NULL: there is none. With the lock held. */
 static uint64_t *find_free(gpusym_heap_t *heap, const slab_t *slab, unsigned size_class, uint64_t *off)
@@ -507,6 +531,7 @@ static void reserve(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *off
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
 {
     pthread_mutex_lock(&heap->lock);
+    free_left(heap, false);
     reserve(heap, choose_slab(heap), offer);
     pthread_mutex_unlock(&heap->lock);
 }
@@ -536,6 +561,24 @@ void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uin
     if (epoch > heap->epoch_floor) {
         heap->epoch_floor = epoch;
     }
+    pthread_mutex_unlock(&heap->lock);
+}
+
+void gpusym_heap_mc_free(gpusym_heap_t *heap, gpusym_mc_t *mc, uint64_t line)
+{
+    left_t *left = malloc(sizeof *left);
+    pthread_mutex_lock(&heap->lock);
+    if (NULL != left) { /* else it stays until the device is closed */
+        *left = (left_t){.next = heap->left, .mc = mc, .line = line};
+        heap->left = left;
+    }
+    pthread_mutex_unlock(&heap->lock);
+}
+
+void gpusym_heap_mc_sweep(gpusym_heap_t *heap)
+{
+    pthread_mutex_lock(&heap->lock);
+    free_left(heap, false);
     pthread_mutex_unlock(&heap->lock);
 }
 

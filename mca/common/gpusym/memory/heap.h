@@ -79,6 +79,12 @@ void gpusym_heap_slot_settle(gpusym_heap_t *heap, const gpusym_slot_offer_t *off
  * process's pages, retired before: the slot is handed out once all peers have retired theirs or have ended: their
  * kernels may still write flags of the last call until then; 0: no peer writes to the slot. */
 void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uint32_t epoch, uint64_t line);
+/* Takes over a multicast object that slots of the heap are bound to, to free it when a slot that is freed with that
+ * line can be handed out: peers' kernels may still read through it.  gpusym_heap_slot_offer frees those that have come
+ * so far, and so does gpusym_heap_mc_sweep, before a line is retired that may be one of theirs again;
+ * gpusym_heap_destroy frees the rest. */
+void gpusym_heap_mc_free(gpusym_heap_t *heap, gpusym_mc_t *mc, uint64_t line);
+void gpusym_heap_mc_sweep(gpusym_heap_t *heap);
 /* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest
  * of its ranks. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);

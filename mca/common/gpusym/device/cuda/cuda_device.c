@@ -49,6 +49,7 @@ static int cuda_open(const char **why)
 static void cuda_close(void)
 {
     pthread_mutex_lock(&cuda_state.lock);
+    cuda_mcs_close();
     cuda_peers_close();
     cuda_gpus_close();
     cuda_state.open = false;
@@ -105,8 +106,11 @@ static const gpusym_device_t cuda = {
     .copy_async = cuda_copy_async,
     .stream_flags = cuda_stream_flags,
     .copy2d_async = cuda_copy2d_async,
-    /* mc_*: NULL. A multicast object binds memory of cuMemCreate, of which our slabs are only if that is asked for. So
-     * the multicast kernels run on the simulator only. */
+    .mc_create = cuda_mc_create,
+    .mc_import = cuda_mc_import,
+    .mc_add = cuda_mc_add,
+    .mc_bind = cuda_mc_bind,
+    .mc_free = cuda_mc_free,
     .error = cuda_error,
 };
 

@@ -3,7 +3,8 @@
  *
  * What the files of the CUDA device call of each other.  Only this folder includes it.
  *
- * Calls go one way: cuda_device.c calls all others; peer.c calls memory.c; all call driver.c, which calls none.
+ * Calls go one way: cuda_device.c calls all others; gpu.c calls multicast.c, that calls peer.c, and both of these
+ * memory.c; all call driver.c, which calls none.
  */
 #ifndef GPUSYM_COMMON_DEVICE_CUDA_INTERNAL_H
 #define GPUSYM_COMMON_DEVICE_CUDA_INTERNAL_H
@@ -40,6 +41,10 @@ int cuda_mem_zero(gpusym_gpu_t *gpu, void *p, size_t size);
 /* Maps memory at size bytes of reserved addresses, for gpu, which is current.  The mapping keeps the memory when its
  * handle is released. */
 int cuda_map_at(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size, CUmemGenericAllocationHandle memory);
+/* The same at size bytes of new addresses, multiples of unit (0: of what mappings need), which cuda_map_end gives back.
+ * After an error nothing is held. */
+int cuda_map_new(gpusym_gpu_t *gpu, size_t size, size_t unit, CUmemGenericAllocationHandle memory, CUdeviceptr *at);
+int cuda_map_end(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size);
 int cuda_vmm_reserve(gpusym_gpu_t *gpu, size_t *size, unsigned n, void **at);
 int cuda_vmm_release(gpusym_gpu_t *gpu, void *at, size_t size, unsigned n);
 int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size);
@@ -59,6 +64,25 @@ int cuda_mem_export(gpusym_gpu_t *gpu, void *p, gpusym_handle_t *handle);
 int cuda_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle);
 int cuda_mem_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, void **p);
 int cuda_mem_unimport(gpusym_gpu_t *gpu, void *p);
+
+/* A descriptor for memory that was made to be shared so, which peers can fetch; the caller closes it. */
+int cuda_share(const gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory, int *fd);
+/* The memory that a descriptor of another process names; the caller releases it.  GPUSYM_ERR_UNREACHABLE: it cannot be
+ * fetched. */
+int cuda_fetch(const gpusym_gpu_t *gpu, int64_t pid, int theirs, CUmemGenericAllocationHandle *memory);
+
+/* ---- multicast.c ---- */
+
+/* Whether the driver has the calls. */
+bool cuda_mc_known(void);
+int cuda_mc_create(gpusym_gpu_t *gpu, int setting, unsigned members, size_t size, gpusym_mc_t **mc,
+                   gpusym_handle_t *handle);
+int cuda_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **mc);
+int cuda_mc_add(gpusym_mc_t *mc);
+int cuda_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);
+void cuda_mc_free(gpusym_mc_t *mc);
+/* Ends all objects; cuda_state.lock is held. */
+void cuda_mcs_close(void);
 
 /* ---- stream.c ---- */
 

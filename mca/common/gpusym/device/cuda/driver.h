@@ -97,7 +97,16 @@
 #define DRIVER_OPTIONAL(X)                                                                                \
     X(cuFuncLoad, CUresult (*)(CUfunction))                                             /* driver 12.4 */ \
     X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *))                        /* driver 12.0 */ \
-    X(cuLaunchKernelEx, CUresult (*)(const void *config, CUfunction, void **, void **)) /* driver 11.8 */
+    X(cuLaunchKernelEx, CUresult (*)(const void *config, CUfunction, void **, void **)) /* driver 11.8 */ \
+    DRIVER_MULTICAST(X)
+/* Driver 12.1. The call that makes an object is not here: multicast.c alone finds it. */
+#define DRIVER_MULTICAST(X)                                                                                          \
+    X(cuMulticastGetGranularity, CUresult (*)(size_t *, const void *prop, unsigned option))                          \
+    X(cuMulticastAddDevice, CUresult (*)(CUmemGenericAllocationHandle, CUdevice))                                    \
+    X(cuMulticastBindMem,                                                                                            \
+      CUresult (*)(CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle memory, size_t from, \
+                   size_t size, unsigned long long flags))                                                           \
+    X(cuMulticastUnbind, CUresult (*)(CUmemGenericAllocationHandle, CUdevice, size_t at, size_t size))
 
 /* Where cuda.h makes a macro of a name above, the symbol changes together with the type: nodes of graphs have other
  * parameters, and names with _v2, from CUDA 12 on. */

@@ -82,10 +82,13 @@ static unsigned memory_gbs(int khz, int bits)
 /* CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers do not have; drivers that do not know it answer an error. */
 #define MPS_ENABLED ((CUdevice_attribute) 133)
 
+/* CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, likewise. */
+#define MULTICAST_SUPPORTED ((CUdevice_attribute) 132)
+
 /* Fills info but for its ordinal; needs no context. */
 static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
 {
-    int major = 0, minor = 0, khz = 0, bits = 0, mps = 0, rc;
+    int major = 0, minor = 0, khz = 0, bits = 0, mps = 0, mc = 0, rc;
     size_t bytes = 0;
     CUuuid uuid;
 
@@ -103,6 +106,8 @@ static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
         info->gbs = memory_gbs(khz, bits);
     }
     info->mps = CUDA_SUCCESS == cu.cuDeviceGetAttribute(&mps, MPS_ENABLED, dev) && 0 != mps;
+    info->multicast =
+        cuda_mc_known() && CUDA_SUCCESS == cu.cuDeviceGetAttribute(&mc, MULTICAST_SUPPORTED, dev) && 0 != mc;
     memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
     snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
     info->place.number = -1;

@@ -335,6 +335,26 @@ int cuda_map_at(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size, CUmemGenericAllo
     return rc;
 }
 
+int cuda_map_new(gpusym_gpu_t *gpu, size_t size, size_t unit, CUmemGenericAllocationHandle memory, CUdeviceptr *at)
+{
+    int rc = CU(gpu->info.ordinal, cuMemAddressReserve, at, size, unit, 0, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    rc = cuda_map_at(gpu, *at, size, memory);
+    if (GPUSYM_SUCCESS != rc) {
+        (void) cu.cuMemAddressFree(*at, size);
+    }
+    return rc;
+}
+
+int cuda_map_end(gpusym_gpu_t *gpu, CUdeviceptr at, size_t size)
+{
+    int rc = CU(gpu->info.ordinal, cuMemUnmap, at, size);
+
+    return GPUSYM_SUCCESS == rc ? CU(gpu->info.ordinal, cuMemAddressFree, at, size) : rc;
+}
+
 int cuda_vmm_map(gpusym_gpu_t *gpu, void *at, size_t size)
 {
     const CUmemAllocationProp prop = shared_prop(gpu);

@@ -76,6 +76,22 @@ static int memory_check(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory)
     return rc;
 }
 
+int cuda_share(const gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory, int *fd)
+{
+    int rc =
+        CU(gpu->info.ordinal, cuMemExportToShareableHandle, fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (GPUSYM_SUCCESS != rc) {
+        return rc;
+    }
+    if (GPUSYM_SUCCESS != gpusym_fd_share(*fd)) {
+        rc = cuda_fail(GPUSYM_ERR_UNREACHABLE, "peers could not fetch descriptor %d: %s", *fd, strerror(errno));
+        close(*fd);
+        return rc;
+    }
+    (void) fcntl(*fd, F_SETFD, FD_CLOEXEC); /* a program that this one starts would keep the memory */
+    return GPUSYM_SUCCESS;
+}
+
 /* For mapped memory: a descriptor that peers fetch. They map the memory from its start on, so mine->base must be the
  * base of the range. gpu is current. */
 static int export_fd(gpusym_gpu_t *gpu, const gpusym_range_t *range, cuda_handle_t *mine)
@@ -93,17 +109,12 @@ static int export_fd(gpusym_gpu_t *gpu, const gpusym_range_t *range, cuda_handle
     }
     rc = memory_check(gpu, memory);
     if (GPUSYM_SUCCESS == rc) {
-        rc = CU(n, cuMemExportToShareableHandle, &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    }
-    if (GPUSYM_SUCCESS == rc && GPUSYM_SUCCESS != gpusym_fd_share(fd)) {
-        rc = cuda_fail(GPUSYM_ERR_UNREACHABLE, "peers could not fetch descriptor %d: %s", fd, strerror(errno));
-        close(fd);
+        rc = cuda_share(gpu, memory, &fd);
     }
     if (GPUSYM_SUCCESS != rc) {
         (void) cu.cuMemRelease(memory);
         return rc;
     }
-    (void) fcntl(fd, F_SETFD, FD_CLOEXEC); /* a program that this one starts would keep the memory */
     mine->size = range->size;
     mine->by_fd.memory = memory;
     mine->by_fd.fd = fd;
@@ -155,14 +166,6 @@ int cuda_mem_unexport(gpusym_gpu_t *gpu, const gpusym_handle_t *handle)
 
 /* ---- import ---- */
 
-/* Gives back addresses that cuMemMap has filled. gpu is current. */
-static int addresses_free(gpusym_gpu_t *gpu, CUdeviceptr p, size_t size)
-{
-    int rc = CU(gpu->info.ordinal, cuMemUnmap, p, size);
-
-    return GPUSYM_SUCCESS == rc ? CU(gpu->info.ordinal, cuMemAddressFree, p, size) : rc;
-}
-
 static int mapping_end(mapping_t *mapping)
 {
     gpusym_gpu_t *gpu = mapping->gpu;
@@ -174,7 +177,7 @@ static int mapping_end(mapping_t *mapping)
         if (GPUSYM_SUCCESS == rc) {
             const CUdeviceptr p = (CUdeviceptr) (uintptr_t) mapping->p;
             rc = 0 == mapping->size ? CU(gpu->info.ordinal, cuIpcCloseMemHandle, p)
-                                    : addresses_free(gpu, p, mapping->size);
+                                    : cuda_map_end(gpu, p, mapping->size);
             cuda_ctx_leave(&entered);
         }
     }
@@ -209,17 +212,17 @@ static int import_ipc(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t 
     return rc;
 }
 
-/* Addresses of our own for memory that this GPU is to reach. */
-static int map_memory(gpusym_gpu_t *gpu, CUmemGenericAllocationHandle memory, size_t size, CUdeviceptr *base)
+int cuda_fetch(const gpusym_gpu_t *gpu, int64_t pid, int theirs, CUmemGenericAllocationHandle *memory)
 {
-    int rc = CU(gpu->info.ordinal, cuMemAddressReserve, base, size, 0, 0, 0);
-    if (GPUSYM_SUCCESS != rc) {
-        return rc;
+    int fd;
+
+    if (GPUSYM_SUCCESS != gpusym_fd_fetch((pid_t) pid, theirs, &fd)) {
+        return cuda_fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d cannot be fetched: %s", theirs, (int) pid,
+                         strerror(errno));
     }
-    rc = cuda_map_at(gpu, *base, size, memory);
-    if (GPUSYM_SUCCESS != rc) {
-        (void) cu.cuMemAddressFree(*base, size);
-    }
+    const int rc = CU(gpu->info.ordinal, cuMemImportFromShareableHandle, memory, (void *) (intptr_t) fd,
+                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(fd);
     return rc;
 }
 
@@ -228,19 +231,12 @@ static int import_fd(gpusym_gpu_t *gpu, const cuda_handle_t *theirs, mapping_t *
 {
     CUmemGenericAllocationHandle memory = 0;
     CUdeviceptr base = 0;
-    int fd;
 
-    if (GPUSYM_SUCCESS != gpusym_fd_fetch((pid_t) theirs->pid, theirs->by_fd.fd, &fd)) {
-        return cuda_fail(GPUSYM_ERR_UNREACHABLE, "descriptor %d of process %d cannot be fetched: %s", theirs->by_fd.fd,
-                         (int) theirs->pid, strerror(errno));
-    }
-    int rc = CU(gpu->info.ordinal, cuMemImportFromShareableHandle, &memory, (void *) (intptr_t) fd,
-                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    close(fd);
+    int rc = cuda_fetch(gpu, theirs->pid, theirs->by_fd.fd, &memory);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    rc = map_memory(gpu, memory, theirs->size, &base);
+    rc = cuda_map_new(gpu, theirs->size, 0, memory, &base);
     (void) cu.cuMemRelease(memory);
     mapping->p = (void *) (uintptr_t) base;
     mapping->size = theirs->size;

@@ -357,6 +357,9 @@ int sim_item_prepare(sim_item_t *item, const sim_item_t *asked)
     switch (asked->what) {
     case SIM_ITEM_KERNEL:
         rc = work_prepare(item, &asked->work);
+        if (gpusym_family_multicast(gpusym_kernel_family(asked->kernel)) && sim_fault_due(SIM_FAULT_SWITCH)) {
+            item->work.op = GPUSYM_OP_MAX == asked->work.op ? GPUSYM_OP_MIN : GPUSYM_OP_MAX;
+        }
         break;
     case SIM_ITEM_COPY:
         rc = copy_prepare(item, asked, asked->size, asked->size, SIM_REACH_HOST);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/multicast.h"
 #include "mca/common/gpusym/device/sim/sim_internal.h"
 #include "mca/common/gpusym/shm/fd.h"
 
@@ -17,6 +18,7 @@
 struct mc_control {
     uint64_t size;
     uint32_t members;
+    uint32_t added; /* atomic: GPUs that have been added, each by its own rank; never less */
     struct {
         uint32_t state; /* atomic, MEMBER_*; written by the rank that binds that member, and never set back */
         uint64_t offset;
@@ -30,6 +32,7 @@ struct gpusym_mc {
     struct mc_control *control;
     unsigned members;                      /* as control says; final */
     int fd;                                /* of the control memfd where it was made, else -1 */
+    bool added;                            /* atomic: through this object */
     pthread_mutex_t lock;                  /* covers own and the making of member and alias */
     sim_region_t *own[GPUSYM_TEAM_MAX];    /* bound through this object: pinned */
     sim_region_t *member[GPUSYM_TEAM_MAX]; /* every member's memory, mapped here; not in the table */
@@ -92,14 +95,22 @@ static int mc_make(int fd, bool keep, unsigned members, size_t size, gpusym_mc_t
     return GPUSYM_SUCCESS;
 }
 
-int sim_mc_create(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **out, gpusym_handle_t *handle)
+int sim_mc_create(gpusym_gpu_t *gpu, int setting, unsigned members, size_t size, gpusym_mc_t **out,
+                  gpusym_handle_t *handle)
 {
     sim_shared_id_t id;
     sim_handle_t ours;
+    const char *why;
     int fd;
+    if (!gpusym_multicast_allowed(setting, true, &why)) {
+        return sim_fail(GPUSYM_ERR_NOT_AVAILABLE, "%s", why);
+    }
     int rc = sim_gpu_check(gpu);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
+    }
+    if (sim_fault_due(SIM_FAULT_MULTICAST)) {
+        return GPUSYM_ERR;
     }
     if (0 == members || members > GPUSYM_TEAM_MAX || 0 == size || size > sim.gpu.info.bytes) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "no multicast object for %u members of %zu bytes", members, size);
@@ -129,6 +140,9 @@ int sim_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t 
     struct mc_control control;
     int fd;
     int rc = sim_gpu_check(gpu);
+    if (GPUSYM_SUCCESS == rc && sim_fault_due(SIM_FAULT_MULTICAST)) {
+        rc = GPUSYM_ERR;
+    }
     if (GPUSYM_SUCCESS == rc) {
         rc = sim_handle_get(handle, SIM_MAGIC_MULTICAST, &ours);
     }
@@ -148,6 +162,21 @@ int sim_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t 
     }
     close(fd);
     return rc;
+}
+
+int sim_mc_add(gpusym_mc_t *mc)
+{
+    if (sim_fault_due(SIM_FAULT_MULTICAST)) {
+        return GPUSYM_ERR;
+    }
+    if (__atomic_exchange_n(&mc->added, true, __ATOMIC_ACQ_REL)) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "this GPU has been added to the multicast object already");
+    }
+    if (__atomic_add_fetch(&mc->control->added, 1, __ATOMIC_ACQ_REL) > mc->members) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "the multicast object is for %u GPUs, which have been added",
+                        mc->members);
+    }
+    return GPUSYM_SUCCESS;
 }
 
 /* Publishes that member's memory in the control memfd. */
@@ -172,6 +201,12 @@ int sim_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **m
     if (member >= mc->members || size != mc->region->size) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "member %u with %zu bytes, in a multicast object for %u members of %zu",
                         member, size, mc->members, mc->region->size);
+    }
+    /* A driver would wait for them. */
+    const uint32_t added = __atomic_load_n(&mc->control->added, __ATOMIC_ACQUIRE);
+    if (added < mc->members) {
+        return sim_fail(GPUSYM_ERR_BAD_PARAM, "only %u of %u GPUs have been added to the multicast object", added,
+                        mc->members);
     }
     sim_region_t *region = sim_table_pin(p);
     size_t offset = NULL == region ? 0 : (size_t) ((char *) p - region->base);

@@ -45,6 +45,7 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     memset(info, 0, sizeof(*info));
     snprintf(info->name, sizeof(info->name), "simulated GPU");
     info->sm_count = 16;
+    info->multicast = true;
     info->place.number = 0 == gpusym_sim_params.gpus ? gpusym_sim_params.local_rank
                                                      : gpusym_sim_params.local_rank % gpusym_sim_params.gpus;
     info->bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * sim_page_size();
@@ -255,6 +256,7 @@ const gpusym_device_t gpusym_device_sim = {
     .copy2d_async = sim_copy2d_async,
     .mc_create = sim_mc_create,
     .mc_import = sim_mc_import,
+    .mc_add = sim_mc_add,
     .mc_bind = sim_mc_bind,
     .mc_free = sim_mc_free,
     .error = sim_error,

@@ -52,6 +52,7 @@ void sim_peak_reset(void);
     X(IMPORT, import)       \
     X(EXPORT, export)       \
     X(BIND, bind)           \
+    X(MULTICAST, multicast) \
     X(LAUNCH, launch)       \
     X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
@@ -62,7 +63,8 @@ void sim_peak_reset(void);
     X(DOORBELL, doorbell)   \
     X(ENTRY, entry)         \
     X(STALL, stall)         \
-    X(FREEZE, freeze)
+    X(FREEZE, freeze)       \
+    X(SWITCH, switch)
 
 typedef enum {
 #define X(id, word) SIM_FAULT_##id,
@@ -306,8 +308,10 @@ int sim_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags,
 
 /* ---- multicast.c ---- */
 
-int sim_mc_create(gpusym_gpu_t *gpu, unsigned members, size_t size, gpusym_mc_t **out, gpusym_handle_t *handle);
+int sim_mc_create(gpusym_gpu_t *gpu, int setting, unsigned members, size_t size, gpusym_mc_t **out,
+                  gpusym_handle_t *handle);
 int sim_mc_import(gpusym_gpu_t *gpu, const gpusym_handle_t *handle, gpusym_mc_t **out);
+int sim_mc_add(gpusym_mc_t *mc);
 int sim_mc_bind(gpusym_mc_t *mc, unsigned member, void *p, size_t size, void **mp);
 void sim_mc_free(gpusym_mc_t *mc);
 
