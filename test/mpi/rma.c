@@ -253,8 +253,18 @@ static void datatypes(const test_t *s)
     MPI_Type_free(&pairs);
 }
 
-/* More room than is sent: by elements, and with gaps to within one. A target on another host, with gaps, is cut by
- * elements only. */
+/* Whether of a column at `part` the first n elements are what a rank has put there, and the others as they were. */
+static bool has_column(const int *part, int rank, int n)
+{
+    for (int i = 0; i < 32; i++) {
+        if ((i < n ? value(rank, i) : 0) != read_int(part + 4 * i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* More room than is sent: by elements, and with gaps to within one. */
 static void lengths(const test_t *s)
 {
     MPI_Datatype column;
@@ -272,6 +282,13 @@ static void lengths(const test_t *s)
     check(s, MPI_SUCCESS == MPI_Put(s->gpu, 0, MPI_INT, s->right, 0, 4, MPI_INT, s->win), "MPI_Put of none");
     check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 500, 12, MPI_INT, MPI_SUM, s->win),
           "MPI_Accumulate of fewer");
+    check(s, MPI_SUCCESS == MPI_Put(s->gpu, 10, MPI_INT, s->right, 600, 1, column, s->win), "a part of a column");
+    check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 800, 1, column, MPI_SUM, s->win),
+          "MPI_Accumulate to a part of a column");
+    check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 33, MPI_INT, s->right, 1000, 2, column, MPI_SUM, s->win),
+          "MPI_Accumulate to a column and a part of one");
+    check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 1300, 1, column, MPI_REPLACE, s->win),
+          "MPI_REPLACE of a part of a column");
     expect_class(s, MPI_Put(s->gpu, 12, MPI_INT, s->right, 0, 10, MPI_INT, s->win), MPI_ERR_TRUNCATE,
                  "MPI_Put of more than there is room for");
     expect_class(s, MPI_Get(s->other, 10, MPI_INT, s->right, 0, 12, MPI_INT, s->win), MPI_ERR_TRUNCATE,
@@ -279,6 +296,13 @@ static void lengths(const test_t *s)
     MPI_Win_fence(0, s->win);
     check(s, holds(s->part, s->left, 10) && 0 == read_int(s->part + 10), "what was put, and what is behind it");
     check(s, holds(s->part + 500, s->left, 10) && 0 == read_int(s->part + 510), "what was added");
+    check(s, has_column(s->part + 600, s->left, 10), "a part of a column that was put");
+    check(s, has_column(s->part + 800, s->left, 10), "a part of a column to which was added");
+    check(s,
+          has_column(s->part + 1000, s->left, 32) && value(s->left, 32) == read_int(s->part + 1125) &&
+              0 == read_int(s->part + 1129),
+          "a column and a part of one to which was added");
+    check(s, has_column(s->part + 1300, s->left, 10), "a part of a column that was replaced");
     for (int i = 0; i < 64; i++) {
         const int at = 100 + 4 * i - (i < 32 ? 0 : 3); /* the second one follows the first one's last element */
         right = right && (i < 32 ? value(s->left, i) : 0) == read_int(s->part + at);

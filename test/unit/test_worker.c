@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -416,11 +417,32 @@ static void a_cgroup_leaves_memory(void **state)
     write_file("memory/memory.limit_in_bytes", "400\n");
     write_file("memory/memory.usage_in_bytes", "500\n");
     assert_int_equal(left_by("4:memory:/not/here\n0::/job\n"), 0);
+    write_file("memory/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_true(UINT64_MAX == left_by("4:memory:/\n"));
     assert_true(UINT64_MAX == gpusym_memory_left_in("/nowhere", folder));
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(at, sizeof at, "%s/%s", folder, names[i]);
         assert_int_equal(remove(at), 0);
     }
+}
+
+/* The limit of locked memory is told while there is one. */
+static void limits_are_told(void **state)
+{
+    char text[GPUSYM_LIMITS_TEXT];
+    struct rlimit before, now;
+    (void) state;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    now = before;
+    now.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &now), 0);
+    assert_non_null(strstr(gpusym_memory_limits(text), "; the limit of locked memory (ulimit -l) is 0 KiB"));
+    if (RLIM_INFINITY == before.rlim_max) {
+        now.rlim_cur = RLIM_INFINITY;
+        assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &now), 0);
+        assert_null(strstr(gpusym_memory_limits(text), "ulimit"));
+    }
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
 /* ---- peers ---- */
@@ -966,6 +988,7 @@ int main(int argc, char **argv)
         TEST(memory_is_pinned_for_one_gpu),
         TEST(as_much_is_pinned_as_can_be),
         TEST(a_cgroup_leaves_memory),
+        TEST(limits_are_told),
         TEST(peers_are_shared),
         TEST(a_loss_is_told),
         TEST(one_thread_at_a_time),

@@ -18,6 +18,7 @@
 #include "mca/common/gpusym/shm/pages.h"
 #include "mca/common/gpusym/exec/copy.h"
 #include "mca/common/gpusym/exec/lane.h"
+#include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/memory/reg.h"
 #include "mca/common/gpusym/memory/scratch.h"
@@ -232,10 +233,12 @@ static gpusym_lack_t heap_make(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
     const int rank = process.config.world_rank;
     const char *why = "";
+    char limits[GPUSYM_LIMITS_TEXT];
     gpusym_lane_t *lane;
 
     if (GPUSYM_SUCCESS != gpusym_lane_get(dev, gpu, &lane)) {
-        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s", rank, dev->error());
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no stream or no pinned memory: %s%s", rank, dev->error(),
+                   gpusym_memory_limits(limits));
         return GPUSYM_LACK_MEMORY;
     }
     gpusym_lane_put(lane);

@@ -97,11 +97,11 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     if (NULL != result) {
         osc_gpusym_origin(w, result->buf, result->count, result->type, &to);
     }
-    if (stores && NULL == result && from.layout.bytes < at.layout.bytes && !osc_gpusym_cut(&at, from.layout.bytes)) {
-        return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (stores && NULL == result && from.layout.bytes < at.layout.bytes) {
+        osc_gpusym_cut(&at, from.layout.bytes);
     }
-    if (NULL != result && to.layout.bytes > at.layout.bytes && !osc_gpusym_cut(&to, at.layout.bytes)) {
-        return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (NULL != result && to.layout.bytes > at.layout.bytes) {
+        osc_gpusym_cut(&to, at.layout.bytes);
     }
     if ((stores && from.layout.bytes != at.layout.bytes) || (NULL != result && to.layout.bytes != at.layout.bytes)) {
         return MPI_ERR_TRUNCATE;

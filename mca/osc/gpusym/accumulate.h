@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Accumulates: the functions of ompi_osc_base_module_t. Errors as of osc_gpusym_target, and MPI_ERR_TYPE: the basic
- * types of origin and target differ, or one of them has several; MPI_ERR_TRUNCATE: their sizes differ.
+ * types of origin and target differ, or one of them has several; MPI_ERR_TRUNCATE: there
+ * is not room for all, or what is fetched is longer than the origin.
  */
 #ifndef OSC_GPUSYM_ACCUMULATE_H
 #define OSC_GPUSYM_ACCUMULATE_H

@@ -68,20 +68,16 @@ static bool can_launch(osc_gpusym_window_t *w)
     return true;
 }
 
-/* Launches, and waits: the kernel waits for nobody. */
-static int launch(osc_gpusym_window_t *w, unsigned op, unsigned type, void *target, const void *origin, uint64_t bytes)
+/* Launches on a lane, which it puts back, and waits: the kernel waits for nobody. */
+static int launch(osc_gpusym_window_t *w, gpusym_lane_t *lane, unsigned op, unsigned type, void *target,
+                  const void *origin, uint64_t bytes)
 {
     const gpusym_job_t job = {.form = GPUSYM_JOB_REDUCE, .bytes = bytes, .src_end = 2, .dst_end = 1};
     const void *const src[2] = {target, origin};
     void *const dst[1] = {target};
-    gpusym_lane_t *lane;
     uint32_t status = GPUSYM_STATUS_OK;
-    int rc = gpusym_lane_get(w->dev, w->gpu, &lane);
 
-    if (GPUSYM_SUCCESS != rc) {
-        return rc;
-    }
-    rc = gpusym_job_launch(lane, w->ticket, w->sm_count, op, type, src, dst, &job);
+    int rc = gpusym_job_launch(lane, w->ticket, w->sm_count, op, type, src, dst, &job);
     const bool launched = GPUSYM_SUCCESS == rc;
     for (uint32_t i = 1; GPUSYM_SUCCESS == rc && !gpusym_lane_done(lane, &status); i++) {
         if (0 == i % 64) {
@@ -138,15 +134,17 @@ static bool combine_by_kernel(osc_gpusym_window_t *w, const osc_gpusym_elements_
 {
     const int op = gpusym_mpi_op(mpi_op), type = gpusym_mpi_type(basic);
     run_t in = {.scratch = NULL}, out = {.scratch = NULL};
+    gpusym_lane_t *lane;
 
     if (!target->gpu || op < 0 || type < 0 || !gpusym_op_valid((unsigned) op, (unsigned) type) ||
         basic->super.size != gpusym_type_bytes((unsigned) type) || !can_launch(w)) {
         return false;
     }
     const bool ready = OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && origin->own, (unsigned) type) &&
-                       OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type);
+                       OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type) &&
+                       GPUSYM_SUCCESS == gpusym_lane_get(w->dev, w->gpu, &lane);
     if (ready) {
-        *rc = GPUSYM_SUCCESS == launch(w, (unsigned) op, (unsigned) type, out.at, in.at, target->layout.bytes)
+        *rc = GPUSYM_SUCCESS == launch(w, lane, (unsigned) op, (unsigned) type, out.at, in.at, target->layout.bytes)
                   ? OMPI_SUCCESS
                   : MPI_ERR_OTHER;
         if (OMPI_SUCCESS == *rc && NULL != out.scratch) {

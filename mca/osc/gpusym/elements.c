@@ -23,21 +23,16 @@ void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t cou
     e->own = !e->gpu || (GPUSYM_SUCCESS == w->dev->gpu_open(&mem, &gpu) && gpu == w->gpu);
 }
 
-bool osc_gpusym_cut(osc_gpusym_elements_t *e, size_t bytes)
+void osc_gpusym_cut(osc_gpusym_elements_t *e, size_t bytes)
 {
     gpusym_layout_t *l = &e->layout;
+    const size_t size = l->dtype->super.size;
 
-    if (0 == bytes || 0 == bytes % l->dtype->super.size) {
-        gpusym_layout_find(0 == bytes ? 0 : bytes / l->dtype->super.size, l->dtype, l);
-        return true;
+    gpusym_layout_find((bytes + size - 1) / size, l->dtype, l);
+    l->bytes = bytes;
+    if (GPUSYM_LAYOUT_RUN == l->kind) {
+        l->span = l->width = l->pitch = bytes;
     }
-    if (GPUSYM_LAYOUT_RUN != l->kind) {
-        return false;
-    }
-    e->buf = NULL != e->buf || !e->far ? (char *) ((uintptr_t) e->buf + (uintptr_t) l->lo) : NULL;
-    e->at += (uint64_t) l->lo;
-    gpusym_layout_find(bytes, &ompi_mpi_byte.dt, l);
-    return true;
 }
 
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)

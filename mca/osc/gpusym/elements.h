@@ -23,8 +23,9 @@ typedef struct {
 /* The elements of an origin, or a result. */
 void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
                        osc_gpusym_elements_t *e);
-/* Leaves the first bytes of the elements. False: they end within an element that has gaps; e is as it was. */
-bool osc_gpusym_cut(osc_gpusym_elements_t *e, size_t bytes);
+/* Leaves the first bytes of the elements, fewer than they have. These may end within an element, or a row of it: then
+ * layout.bytes tells where, and rows and span are those of whole elements. */
+void osc_gpusym_cut(osc_gpusym_elements_t *e, size_t bytes);
 /* Copy elements, not of another host, to packed host memory, and back. Complete on return. MPI error code. */
 int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed);
 int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed);

@@ -11,13 +11,17 @@
 #include "ompi/mca/pml/pml.h"
 #include "ompi/request/request.h"
 
+#include "mca/common/gpusym/memory/left.h"
+
 bool osc_gpusym_area_get(const osc_gpusym_window_t *w, size_t bytes, osc_gpusym_area_t *area)
 {
+    char limits[GPUSYM_LIMITS_TEXT];
     void *host, *dev;
 
     area->pinned = GPUSYM_SUCCESS == w->dev->host_alloc(w->gpu, bytes, &host, &dev);
     if (!area->pinned) {
-        OSC_GPUSYM_VERBOSE("%zu bytes for messages of a window are not pinned: %s", bytes, w->dev->error());
+        OSC_GPUSYM_VERBOSE("%zu bytes for messages of a window are not pinned: %s%s", bytes, w->dev->error(),
+                           gpusym_memory_limits(limits));
     }
     area->base = area->pinned ? host : malloc(bytes);
     return NULL != area->base;

@@ -226,36 +226,6 @@ static int move_run(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *t
                                            : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
 }
 
-/* Fewer than there is room for. */
-static int move_part(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
-                     const osc_gpusym_elements_t *from, const osc_gpusym_elements_t *origin)
-{
-    const size_t bytes = from->layout.bytes;
-    osc_gpusym_elements_t part = *to;
-
-    if (osc_gpusym_cut(&part, bytes)) {
-        return osc_gpusym_move(w, target, &part, from, to == origin ? &part : origin);
-    }
-    if (to->far) {
-        return MPI_ERR_UNSUPPORTED_OPERATION;
-    }
-    void *packed = malloc(bytes);
-    if (NULL == packed) {
-        return MPI_ERR_NO_MEM;
-    }
-    osc_gpusym_origin(w, packed, bytes, &ompi_mpi_byte.dt, &part);
-    int rc = osc_gpusym_move(w, target, &part, from, to == origin ? &part : origin);
-    const int ended = osc_gpusym_end_copies(w, target);
-    rc = OMPI_SUCCESS != rc ? rc : ended;
-    if (OMPI_SUCCESS == rc) {
-        rc =
-            osc_gpusym_class(w->dev, to->gpu ? gpusym_layout_unpack(w->dev, w->gpu, &to->layout, to->buf, packed, bytes)
-                                             : gpusym_layout_scatter(&to->layout, to->buf, packed, bytes));
-    }
-    free(packed);
-    return rc;
-}
-
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
                     const osc_gpusym_elements_t *from, const osc_gpusym_elements_t *origin)
 {
@@ -268,7 +238,9 @@ int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_element
         return OMPI_SUCCESS;
     }
     if (to->layout.bytes != from->layout.bytes) {
-        return move_part(w, target, to, from, origin);
+        osc_gpusym_elements_t part = *to; /* fewer than there is room for */
+        osc_gpusym_cut(&part, from->layout.bytes);
+        return osc_gpusym_move(w, target, &part, from, to == origin ? &part : origin);
     }
     if ((to->far || from->far) && !osc_gpusym_is_near(w, target)) {
         const osc_gpusym_access_t access = {.kind = to->far ? OSC_GPUSYM_WRITE : OSC_GPUSYM_READ,

@@ -26,9 +26,8 @@ int osc_gpusym_rget(void *origin, gpusym_count_t origin_count, struct ompi_datat
 int osc_gpusym_target(osc_gpusym_window_t *w, const char *call, int target, ptrdiff_t disp, size_t count,
                       struct ompi_datatype_t *type, osc_gpusym_elements_t *e);
 /* Copies elements to elements, of which `origin` are the ones that are not the target's. Ends, at the latest, by
- * osc_gpusym_end_copies. Where there is room for more, the rest stays as it is. MPI error codes: MPI_ERR_TRUNCATE:
- * there is not room for all; MPI_ERR_UNSUPPORTED_OPERATION: they end within an element with gaps, at a target that only
- * its owner reaches. */
+ * osc_gpusym_end_copies. Where there is room for more, the rest stays as it is. MPI error code; MPI_ERR_TRUNCATE:
+ * there is not room for all. */
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,
                     const osc_gpusym_elements_t *from, const osc_gpusym_elements_t *origin);
 

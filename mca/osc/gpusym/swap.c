@@ -9,6 +9,7 @@
 
 #include "mca/common/gpusym/exec/exchange.h"
 #include "mca/common/gpusym/gpus.h"
+#include "mca/common/gpusym/memory/left.h"
 
 /* The target's elements are the first input and the first output. */
 typedef struct {
@@ -59,6 +60,7 @@ static bool plan_swap(const osc_gpusym_swap_t *swap, swap_work_t *work)
 /* Pinned memory for exchanges, made at the first. The caller has w->reducing. */
 static gpusym_exchange_t *get_area(osc_gpusym_window_t *w)
 {
+    char limits[GPUSYM_LIMITS_TEXT];
     void *host, *dev;
 
     if (NULL == w->exchange && !w->exchange_tried) {
@@ -66,6 +68,9 @@ static gpusym_exchange_t *get_area(osc_gpusym_window_t *w)
         if (GPUSYM_SUCCESS == w->dev->host_alloc(w->gpu, sizeof *w->exchange, &host, &dev)) {
             w->exchange = host;
             w->exchange_dev = dev;
+        } else {
+            OSC_GPUSYM_VERBOSE("short accumulates take longer, without pinned memory: %s%s", w->dev->error(),
+                               gpusym_memory_limits(limits));
         }
     }
     return w->exchange;

@@ -217,11 +217,12 @@ static osc_gpusym_use_t use_of(const struct ompi_op_t *op)
     return &ompi_mpi_op_no_op.op == op ? OSC_GPUSYM_IGNORES : OSC_GPUSYM_READS;
 }
 
-static int bounce_both(osc_gpusym_buffer_t *from, osc_gpusym_buffer_t *to, const struct ompi_op_t *op,
+/* fetched: bytes. The result may be longer. */
+static int bounce_both(osc_gpusym_buffer_t *from, osc_gpusym_buffer_t *to, size_t fetched, const struct ompi_op_t *op,
                        osc_gpusym_bounce_t **list)
 {
     const int rc = osc_gpusym_bounce(from, use_of(op), MOST, true, list);
-    return OMPI_SUCCESS == rc ? osc_gpusym_bounce(to, OSC_GPUSYM_WRITES, MOST, true, list) : rc;
+    return OMPI_SUCCESS == rc ? osc_gpusym_bounce(to, OSC_GPUSYM_WRITES, fetched, true, list) : rc;
 }
 
 static int accumulate(const void *origin, gpusym_count_t origin_count, struct ompi_datatype_t *origin_type, int target,
@@ -263,7 +264,7 @@ static int get_accumulate(const void *origin, gpusym_count_t origin_count, struc
     osc_gpusym_buffer_t from = {(void *) (uintptr_t) origin, (size_t) origin_count, origin_type};
     osc_gpusym_buffer_t to = {result, (size_t) result_count, result_type};
     osc_gpusym_bounce_t *list = NULL;
-    int rc = bounce_both(&from, &to, op, &list);
+    int rc = bounce_both(&from, &to, (size_t) count * type->super.size, op, &list);
 
     rc = OMPI_SUCCESS == rc
              ? w->host.osc_get_accumulate(from.p, (gpusym_count_t) from.count, from.type, to.p,
@@ -281,7 +282,7 @@ static int rget_accumulate(const void *origin, gpusym_count_t origin_count, stru
     osc_gpusym_buffer_t from = {(void *) (uintptr_t) origin, (size_t) origin_count, origin_type};
     osc_gpusym_buffer_t to = {result, (size_t) result_count, result_type};
     osc_gpusym_bounce_t *list = NULL;
-    int rc = bounce_both(&from, &to, op, &list);
+    int rc = bounce_both(&from, &to, (size_t) count * type->super.size, op, &list);
 
     rc = OMPI_SUCCESS == rc ? w->host.osc_rget_accumulate(from.p, (gpusym_count_t) from.count, from.type, to.p,
                                                           (gpusym_count_t) to.count, to.type, target, disp, count, type,
@@ -296,7 +297,7 @@ static int fetch_and_op(const void *origin, void *result, struct ompi_datatype_t
     wrap_t *w = find(win);
     osc_gpusym_buffer_t from = {(void *) (uintptr_t) origin, 1, type}, to = {result, 1, type};
     osc_gpusym_bounce_t *list = NULL;
-    int rc = bounce_both(&from, &to, op, &list);
+    int rc = bounce_both(&from, &to, MOST, op, &list);
 
     rc = OMPI_SUCCESS == rc ? w->host.osc_fetch_and_op(from.p, to.p, type, target, disp, op, win) : rc;
     return called(w, win, list, target, rc);

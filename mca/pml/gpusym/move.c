@@ -18,6 +18,13 @@
 
 typedef pml_gpusym_move_t move_t;
 
+/* It has ended before. */
+static int poll_end(move_t *m)
+{
+    (void) m;
+    return 1;
+}
+
 /* ---- straight ---- */
 
 static int poll_copy(move_t *m)
@@ -59,12 +66,14 @@ static int poll_stream(move_t *m)
 static int start_stream(move_t *m)
 {
     const pml_gpusym_route_t *route = &m->route;
-    const int rc = gpusym_lane_get(gpusym_current.dev, route->gpu, &m->lane);
 
     m->poll = poll_stream;
-    if (GPUSYM_SUCCESS != rc) {
+    if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, route->gpu, &m->lane)) {
+        GPUSYM_LOG(2, "no stream is available for a message: this call waits: %s", gpusym_current.dev->error());
         m->lane = NULL;
-        return rc;
+        m->poll = poll_end;
+        return gpusym_layout_unpack(gpusym_current.dev, route->gpu, route->layout, route->buf, route->from,
+                                    route->bytes);
     }
     return gpusym_layout_unpack_async(gpusym_current.dev, route->gpu, m->lane->stream, route->layout, route->buf,
                                       route->from, route->bytes);
@@ -113,12 +122,6 @@ static int start_scatter(move_t *m)
 }
 
 /* Without pinned memory: the driver copies, and this call waits for it. */
-static int poll_end(move_t *m)
-{
-    (void) m;
-    return 1;
-}
-
 static int copy_at_once(move_t *m)
 {
     const pml_gpusym_route_t *route = &m->route;

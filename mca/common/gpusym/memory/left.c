@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define PATH_BYTES 1024
 
@@ -49,11 +50,14 @@ static bool read_number(FILE *f, const char *word, uint64_t *number)
     return found;
 }
 
+/* Of version 1 no limit is a number: the greatest, in pages of up to 1 MiB. */
+#define NO_LIMIT (INT64_MAX - ((1 << 20) - 1))
+
 static uint64_t read_left(const char *root, const names_t *n, const char *path)
 {
     uint64_t limit, used, cached = 0;
     if (!read_number(open_file(root, n, path, n->limit), NULL, &limit) ||
-        !read_number(open_file(root, n, path, n->used), NULL, &used)) {
+        !read_number(open_file(root, n, path, n->used), NULL, &used) || limit >= NO_LIMIT) {
         return UINT64_MAX;
     }
     (void) read_number(open_file(root, n, path, "memory.stat"), n->cached, &cached);
@@ -88,4 +92,23 @@ uint64_t gpusym_memory_left_in(const char *cgroup, const char *root)
 uint64_t gpusym_memory_left(void)
 {
     return gpusym_memory_left_in("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+const char *gpusym_memory_limits(char text[GPUSYM_LIMITS_TEXT])
+{
+    struct rlimit locked;
+    const uint64_t left = gpusym_memory_left();
+    int n = 0;
+
+    text[0] = '\0';
+    if (0 == getrlimit(RLIMIT_MEMLOCK, &locked) && RLIM_INFINITY != locked.rlim_cur) {
+        n = snprintf(text, GPUSYM_LIMITS_TEXT, "; the limit of locked memory (ulimit -l) is %" PRIu64 " KiB: raise it",
+                     (uint64_t) locked.rlim_cur >> 10);
+    }
+    if (UINT64_MAX != left) {
+        (void) snprintf(text + n, GPUSYM_LIMITS_TEXT - (size_t) n,
+                        "; the memory limit of the cgroup leaves %" PRIu64 " KiB: raise that of the job or container",
+                        left >> 10);
+    }
+    return text;
 }

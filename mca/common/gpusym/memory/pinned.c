@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/shm/gauges.h"
 
 /* The smallest buffer, in bytes; others are twice as large, and so on, until they are multiples of PINNED_STEP. */
@@ -20,6 +22,7 @@ uint64_t gpusym_pinned_max = 256ull << 20;
 static struct {
     pthread_mutex_t lock; /* of all the rest; never held while data are copied */
     uint64_t bytes;       /* of all buffers */
+    size_t refused;       /* the smallest buffer that could not be pinned; 0: none */
     struct {
         gpusym_gpu_t *gpu;
         void *buf; /* NULL: none */
@@ -92,6 +95,18 @@ static void make_room(const gpusym_device_t *dev, size_t room)
     }
 }
 
+/* With the lock held. Of each size one line: a call that has none goes through ordinary memory, and the next one tries
+ * again. */
+static void note_refused(const gpusym_device_t *dev, size_t room)
+{
+    char limits[GPUSYM_LIMITS_TEXT];
+    if (0 == pinned.refused || room < pinned.refused) {
+        pinned.refused = room;
+        GPUSYM_LOG(2, "%zu bytes for staging are not pinned, beside %lu: the GPU copies them more slowly: %s%s", room,
+                   (unsigned long) pinned.bytes, dev->error(), gpusym_memory_limits(limits));
+    }
+}
+
 /* With the lock held: gives slot i a buffer that serves. False: there is no memory. */
 static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_t size)
 {
@@ -106,6 +121,7 @@ static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_
     slot_free(dev, i);
     make_room(dev, room);
     if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
+        note_refused(dev, room);
         return false;
     }
     pinned.slot[i].gpu = gpu;

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/left.h"
 #include "mca/common/gpusym/shm/gauges.h"
 
 /* NULL: no memory. */
@@ -85,6 +86,7 @@ int gpusym_shares_map(gpusym_shares_t *all, const gpusym_segment_id_t *id, gpusy
 int gpusym_share_register(const gpusym_shares_t *all, gpusym_share_t *share, const gpusym_device_t *dev,
                           gpusym_gpu_t *gpu)
 {
+    char limits[GPUSYM_LIMITS_TEXT];
     void *at;
     if (!share->tried) {
         share->tried = true;
@@ -94,7 +96,8 @@ int gpusym_share_register(const gpusym_shares_t *all, gpusym_share_t *share, con
             share->gpu = gpu;
             gpusym_gauge_add(GPUSYM_GAUGE_PINNED, (int64_t) all->bytes);
         } else {
-            GPUSYM_LOG(2, "%s pageable host memory, which is slower: %s", all->what, dev->error());
+            GPUSYM_LOG(2, "%s pageable host memory, which is slower: %s%s", all->what, dev->error(),
+                       gpusym_memory_limits(limits));
         }
     }
     return share->refused;

@@ -410,6 +410,8 @@ static bool use_half(gpusym_worker_t *w)
 static int pin_memory(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu_t *gpu, void **device_side)
 {
     const uint64_t left = gpusym_memory_left();
+    char limits[GPUSYM_LIMITS_TEXT];
+
     while (w->usable > left / 2 && use_half(w)) {
     }
     if (w->usable < w->bytes) {
@@ -417,8 +419,8 @@ static int pin_memory(gpusym_worker_t *w, const gpusym_device_t *dev, gpusym_gpu
     }
     int rc = dev->host_register(gpu, w->memory, w->usable, device_side);
     while (GPUSYM_SUCCESS != rc) {
-        GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s", (unsigned long) w->usable,
-                   dev->error());
+        GPUSYM_LOG(2, "%lu bytes for messages between hosts cannot be pinned: %s%s", (unsigned long) w->usable,
+                   dev->error(), gpusym_memory_limits(limits));
         if (!use_half(w)) {
             return rc;
         }
