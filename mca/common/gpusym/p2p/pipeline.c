@@ -500,8 +500,11 @@ int gpusym_pipeline_buffer_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, ui
 
 void gpusym_pipeline_buffer_put(gpusym_pipeline_buffer_t *buffer)
 {
+    if (NULL == buffer->host) { /* each message asks, and few have one */
+        return;
+    }
     pthread_mutex_lock(&shared.lock);
-    if (NULL != buffer->host && NULL != shared.host.own) {
+    if (NULL != shared.host.own) {
         gpusym_shares_put(&shared.host, buffer->off);
         shared.buffered -= buffer->bytes;
     }
