@@ -480,6 +480,67 @@ static void one_shot(void **state)
     }
 }
 
+/* A launch of the copier's that is kept back. */
+static struct {
+    bool keeps, there;
+    gpusym_stream_t *stream;
+    gpusym_work_t work;
+} kept;
+
+static int keep_copy(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    if (!kept.keeps || GPUSYM_F_COPY != kernel) {
+        return gpusym_device_sim.graph_launch(graph, stream, kernel, w);
+    }
+    assert_false(kept.there);
+    kept.there = true;
+    kept.stream = stream;
+    kept.work = *w;
+    return GPUSYM_SUCCESS;
+}
+
+/* In place, where the copier is slow to read the input that a process sends: what has come from the others does not
+ * overwrite it before.  By kernels: the CPU is not fast at this operation. */
+static void slow_copier(void **state)
+{
+    gpusym_rail_call_t calls[PLACES];
+    (void) state;
+    open_places(3, 0);
+    fill_buffers();
+    make_calls(calls,
+               &(gpusym_rail_call_t){.form = GPUSYM_RAIL_DIRECT, .spread = true, .reduces = true, .bytes = DIRECT},
+               true);
+    gpusym_copiers_dismiss();
+    kept.keeps = true;
+    kept.there = false;
+    for (uint32_t p = 0; p < n; p++) {
+        calls[p].op = GPUSYM_OP_BXOR;
+        place[p].ended = 0;
+        OK(gpusym_rail_start(place[p].rail, &calls[p]));
+    }
+    for (uint32_t k = 0; k < 200; k++) {
+        for (uint32_t p = 0; p < n; p++) {
+            (void) gpusym_net_streams_progress(place[p].streams);
+            assert_int_equal(gpusym_rail_poll(place[p].rail), 0);
+        }
+        end_kernels();
+        (void) net_fake_step();
+    }
+    assert_true(kept.there);
+    kept.keeps = false;
+    OK(gpusym_device_sim.launch(kept.stream, GPUSYM_F_COPY, &kept.work));
+    while (0 != poll_all()) {
+        assert_true(net_fake_step());
+    }
+    for (uint32_t b = 0; b < DIRECT; b++) {
+        want[b] = input[0][0][b] ^ input[1][0][b] ^ input[2][0][b];
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        compare(p, DIRECT);
+    }
+    close_places(n);
+}
+
 /* Of a tree up and down, for any number of processes: reductions of any type that the CPU may be slow at, and
  * broadcasts from anywhere.  Its rings are those of its neighbours, whatever the root. */
 static void tree(void **state)
@@ -1071,6 +1132,7 @@ static int setup(void **state)
     const char *why = "";
     (void) state;
     dev = gpusym_device_sim;
+    dev.graph_launch = keep_copy;
     OK(dev.open(&why));
     OK(dev.gpu_open(NULL, &gpu));
     OK(dev.kernels_load(gpu, &why));
@@ -1138,6 +1200,7 @@ int main(int argc, char **argv)
         SEVERAL(gather_and_scatter),
         ONE(one_shot),
         SEVERAL(one_shot),
+        ONE(slow_copier),
         ONE(tree),
         SEVERAL(tree),
         ONE(broadcast),

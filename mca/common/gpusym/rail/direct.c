@@ -284,9 +284,16 @@ static int store_own(gpusym_rail_t *r)
     return d->own_stores ? gpusym_rail_short_move(r, STORES, src, nsrc, dst, ndst, bytes, &d->own) : GPUSYM_SUCCESS;
 }
 
-/* All pieces have landed: reduces them, in rising order of the processes.  Behind the copy of the inputs to their send
- * buffer: an output may be an input.  The buffer is the first, of the only piece, and keeps it; nobody is sent one by a
- * process alone. */
+/* Whether an output may be written, which may be an input: that is in its send buffer, or a kernel of the lane that is to
+ * write has been launched to bring it there.  The copier is behind no lane.  A process alone fills none. */
+static bool own_is_read(const gpusym_rail_t *r)
+{
+    const gpusym_rail_work_t *filled = &r->direct.sending[0].filled;
+    return 1 == r->params.n || !filled->is_copy || gpusym_rail_ended(r, filled);
+}
+
+/* All pieces have landed: reduces them, in rising order of the processes.  The buffer is the first, of the only piece,
+ * and keeps it; nobody is sent one by a process alone. */
 static int reduce_all(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
@@ -357,7 +364,8 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
         return rc;
     }
     rc = store_pieces(r, &missing);
-    if (GPUSYM_SUCCESS == rc && !d->own_begun && !(r->call.reduces && (missing || 0 == r->call.bytes))) {
+    if (GPUSYM_SUCCESS == rc && !d->own_begun &&
+        !(r->call.reduces && (missing || 0 == r->call.bytes || !own_is_read(r)))) {
         rc = gpusym_rail_short_reduces(r) ? reduce_short(r) : r->call.reduces ? reduce_all(r) : store_own(r);
     }
     if (GPUSYM_SUCCESS != rc) {
