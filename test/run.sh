@@ -215,9 +215,9 @@ judge() {
         *) echo "the table says '$1'" ;;
     esac
     if [[ $regex == !* ]]; then
-        ! grep -E -m 1 -- "${regex#!}" "$3" || echo "that line matches '${regex#!}'"
+        ! grep -aE -m 1 -- "${regex#!}" "$3" || echo "that line matches '${regex#!}'"
     elif [ -n "$regex" ]; then
-        grep -Eq -- "$regex" "$3" || echo "no line matches '$regex'"
+        grep -aEq -- "$regex" "$3" || echo "no line matches '$regex'"
     fi
     leaks "$3"
 }
