@@ -233,8 +233,9 @@ static bool room_full(void)
 {
     enum { BYTES = 8192, MESSAGES = GPUSYM_PIPELINE_BUFFERS / BYTES + 40 };
     static MPI_Request request[MESSAGES];
+    static int which[MESSAGES];
     char *buffer = mem_alloc(MEM_DEVICE, (size_t) MESSAGES * BYTES);
-    int flag, all = 0;
+    int flag, some, ended = 0, all = 0;
     bool good = NULL != buffer;
 
     MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_C_BOOL, MPI_LAND, MPI_COMM_WORLD);
@@ -242,8 +243,9 @@ static bool room_full(void)
         fill(buffer + (size_t) i * BYTES, BYTES, i);
         MPI_Isend(buffer + (size_t) i * BYTES, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request[i]);
     }
-    for (int i = 0; good && 0 == rank && i < MESSAGES - 40; i++) {
-        MPI_Wait(&request[i], MPI_STATUS_IGNORE);
+    while (good && 0 == rank && ended < MESSAGES - 40) { /* not always the first: the time that each waits decides */
+        MPI_Waitsome(MESSAGES, request, &some, which, MPI_STATUSES_IGNORE);
+        ended += some;
     }
     if (good && 0 == rank) {
         MPI_Testall(MESSAGES, request, &all, MPI_STATUSES_IGNORE);
