@@ -8,7 +8,8 @@
  *     mpirun -n 4 --mca coll gpusym --mca coll_gpusym_device sim examples/halo --device sim --check
  *
  * The exchange is written in several forms (halo_forms.c): messages by datatypes straight on the field, messages of
- * faces that a kernel packs, both as persistent requests, one neighbourhood collective, and NCCL. The table has the
+ * faces that a kernel packs, both as persistent requests, one neighbourhood collective, one collective of gpusym on the
+ * stream of the kernels (api/gpusym.h), and NCCL. The table has the
  * time of an exchange alone, with packing and unpacking, and of a step with the stencil: medians, of the slowest rank.
  *
  * --check: some steps from a known field give what a serial computation on the host gives, bit for bit, before the
@@ -26,13 +27,14 @@
 #include "bench/memory.h"
 #include "examples/halo_device.h"
 #include "examples/halo_forms.h"
+#include "examples/stream.h"
 #include "test/mpi/mem.h"
 
 #define USAGE                                                                                                      \
     "halo [--device cuda|sim|host] [--n N | --face BYTES] [--form LIST] [--iterations N] [--warmup N] [--check]\n" \
     "     [--csv FILE] [--json FILE]\n"                                                                            \
     "--n: points of a rank in each direction; --face: as many as make a face of at most BYTES\n"                   \
-    "--form: isend, packed, persistent, persistent_subarray, neighbour, nccl"
+    "--form: isend, packed, persistent, persistent_subarray, neighbour, streams, nccl"
 
 #define N_CUDA 362 /* faces of 1 MiB */
 #define N_OTHER 12 /* the simulator computes on the CPU */
@@ -401,8 +403,9 @@ static bool run(void)
     MPI_Comm grid = decompose(&a);
     bool right = true;
 
+    stream_open();
     halo_device_open(&a);
-    halo_forms_open(&a, grid, wanted("nccl"));
+    halo_forms_open(&a, grid, wanted("nccl"), wanted("streams"));
     if (opt.check) {
         check_open(&a);
     }
@@ -415,6 +418,7 @@ static bool run(void)
     free(reference);
     halo_forms_close();
     halo_device_close(&a);
+    stream_close();
     MPI_Comm_free(&grid);
     return right;
 }

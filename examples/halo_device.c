@@ -9,6 +9,7 @@
 #include "bench/ranks.h"
 #include "examples/halo_device.h"
 #include "examples/module.h"
+#include "examples/stream.h"
 #include "test/mpi/mem.h"
 
 static const struct {
@@ -76,6 +77,7 @@ static void copy_launch(int id, const halo_args_t *a)
 {
     halo_args_t there = *a;
 
+    stream_wait(); /* the order of the stream */
     copy.in = a->in;
     for (int p = 0; p < PIECES; p++) {
         mem_read(*piece(&copy, p), *piece(&there, p), piece_bytes(a, p));
@@ -125,7 +127,5 @@ void halo_launch(int id, const halo_args_t *a)
 
 void halo_wait(void)
 {
-    if (bench_cu.there) {
-        BENCH_CU(cuStreamSynchronize, bench_cu.stream);
-    }
+    stream_wait();
 }

@@ -1,7 +1,7 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Messages, persistent messages, a neighbourhood collective, NCCL: see halo_forms.h.
+ * Messages, persistent messages, a neighbourhood collective, gpusym on streams, NCCL: see halo_forms.h.
  *
  * What all that use MPI have in common:
  *   - MPI takes pointers to GPU memory, as if it were the host's. It does not know the stream of the kernels:
@@ -11,10 +11,16 @@
  *   - A message's tag is the face that it is sent from. Two ranks can be each other's lower and upper neighbour, and a
  *     rank its own: there the source alone does not say which face a message is.
  */
+#include <stdlib.h>
+
+#include "api/gpusym.h"
 #include "bench/memory.h"
 #include "bench/nccl.h"
+#include "bench/output.h"
+#include "bench/ranks.h"
 #include "examples/halo_device.h"
 #include "examples/halo_forms.h"
+#include "examples/stream.h"
 
 enum { REQUESTS = 2 * HALO_FACES };
 
@@ -193,6 +199,85 @@ static void neighbour_exchange(const halo_args_t *a)
     MPI_Neighbor_alltoallw(field, counts, at, faces.outer, field, counts, at, faces.halo, faces.grid);
 }
 
+/* ---- streams: packed, one collective of gpusym on our stream: nobody waits on the host --------------------------- */
+
+static struct {
+    bool there;
+    MPI_Comm comm;
+    double *send, *receive;   /* [HALO_FACES] faces: those of a rank one behind the other, in its order of sending */
+    int *counts, *displs;     /* by rank, in doubles: what goes there, and as much comes */
+    int sent[HALO_FACES];     /* places of our faces, */
+    int received[HALO_FACES]; /* and of our halos, in faces */
+} streams;
+
+static bool streams_there(void)
+{
+    return streams.there;
+}
+
+static void streams_find(MPI_Comm grid)
+{
+    MPI_Comm_dup(grid, &streams.comm);
+    streams.there = NULL != stream_handle() && stream_is_ready(streams.comm);
+}
+
+static void streams_open(const halo_args_t *a)
+{
+    int at = 0;
+
+    streams.send = bench_alloc(HALO_FACES * halo_face(a) * sizeof(double));
+    streams.receive = bench_alloc(HALO_FACES * halo_face(a) * sizeof(double));
+    streams.counts = calloc(2 * (size_t) bench_ranks, sizeof(int));
+    if (NULL == streams.counts) {
+        bench_die("no host memory");
+    }
+    streams.displs = streams.counts + bench_ranks;
+    for (int r = 0; r < bench_ranks; r++) {
+        int sent = at, received = at;
+
+        for (int f = 0; f < HALO_FACES; f++) {
+            if (r == faces.neighbour[f]) {
+                streams.sent[f] = sent++;
+            }
+            if (r == faces.neighbour[opposite(f)]) { /* it sends its face f to us */
+                streams.received[opposite(f)] = received++;
+            }
+        }
+        streams.displs[r] = at * faces.points;
+        streams.counts[r] = (sent - at) * faces.points;
+        at = sent;
+    }
+}
+
+/* All ranks call it, also one whose faces all stay where they are. */
+static void streams_exchange(const halo_args_t *a)
+{
+    halo_args_t here = *a;
+
+    for (int f = 0; f < HALO_FACES; f++) {
+        here.send[f] = streams.send + (size_t) streams.sent[f] * halo_face(a);
+        here.receive[f] = streams.receive + (size_t) streams.received[f] * halo_face(a);
+    }
+    halo_launch(HALO_PACK, &here);
+    gpusym_alltoallv_on_stream(streams.send, streams.counts, streams.displs, MPI_DOUBLE, streams.receive,
+                               streams.counts, streams.displs, MPI_DOUBLE, streams.comm, stream_handle());
+    halo_launch(HALO_UNPACK, &here);
+}
+
+static void streams_close(void)
+{
+    int error, rank;
+
+    halo_wait();
+    gpusym_stream_error(streams.comm, &error, &rank);
+    if (MPI_SUCCESS != error) {
+        bench_die("rank %d: a collective on a stream has failed, because of rank %d", bench_rank, rank);
+    }
+    free(streams.counts);
+    bench_free(streams.receive);
+    bench_free(streams.send);
+}
+
 /* ---- nccl: packed, on our stream: nobody waits on the host ------------------------------------------------------- */
 
 static bool nccl_there(void)
@@ -229,6 +314,7 @@ static const halo_form_t forms[] = {
     {"persistent_subarray", NULL, always, persistent_subarray_open, persistent_subarray_close,
      persistent_subarray_exchange},
     {"neighbour", "neighbor_alltoallw", always, nothing_to_open, nothing_to_close, neighbour_exchange},
+    {"streams", "alltoallv", streams_there, streams_open, streams_close, streams_exchange},
     {"nccl", NULL, nccl_there, nothing_to_open, nothing_to_close, nccl_exchange},
 };
 
@@ -237,14 +323,21 @@ const halo_form_t *halo_form(int number)
     return number < (int) (sizeof(forms) / sizeof(forms[0])) ? &forms[number] : NULL;
 }
 
-void halo_forms_open(const halo_args_t *a, MPI_Comm grid, bool with_nccl)
+void halo_forms_open(const halo_args_t *a, MPI_Comm grid, bool with_nccl, bool with_streams)
 {
     faces_open(a, grid);
+    streams.comm = MPI_COMM_NULL;
+    if (with_streams) {
+        streams_find(grid);
+    }
     bench_nccl_open(a->send[0], a->receive[0], 0, with_nccl);
 }
 
 void halo_forms_close(void)
 {
     bench_nccl_close();
+    if (MPI_COMM_NULL != streams.comm) {
+        MPI_Comm_free(&streams.comm);
+    }
     faces_close();
 }

@@ -28,8 +28,8 @@ typedef struct {
 const halo_form_t *halo_form(int number);
 
 /* For one problem, after halo_device_open(), on a communicator with a periodic grid of HALO_DIRECTIONS, whose ranks are
- * those of MPI_COMM_WORLD; NCCL if wanted. Collective. */
-void halo_forms_open(const halo_args_t *a, MPI_Comm grid, bool with_nccl);
+ * those of MPI_COMM_WORLD; NCCL and collectives on streams if wanted. Collective. */
+void halo_forms_open(const halo_args_t *a, MPI_Comm grid, bool with_nccl, bool with_streams);
 void halo_forms_close(void);
 
 #endif

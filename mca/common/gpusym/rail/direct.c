@@ -284,8 +284,8 @@ static int store_own(gpusym_rail_t *r)
     return d->own_stores ? gpusym_rail_short_move(r, STORES, src, nsrc, dst, ndst, bytes, &d->own) : GPUSYM_SUCCESS;
 }
 
-/* Whether an output may be written, which may be an input: that is in its send buffer, or a kernel of the lane that is to
- * write has been launched to bring it there.  The copier is behind no lane.  A process alone fills none. */
+/* Whether an output may be written, which may be an input: that is in its send buffer, or a kernel of the lane that is
+ * to write has been launched to bring it there.  The copier is behind no lane.  A process alone fills none. */
 static bool own_is_read(const gpusym_rail_t *r)
 {
     const gpusym_rail_work_t *filled = &r->direct.sending[0].filled;
