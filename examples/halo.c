@@ -9,8 +9,8 @@
  *
  * The exchange is written in several forms (halo_forms.c): messages by datatypes straight on the field, messages of
  * faces that a kernel packs, both as persistent requests, one neighbourhood collective, one collective of gpusym on the
- * stream of the kernels (api/gpusym.h), and NCCL. The table has the
- * time of an exchange alone, with packing and unpacking, and of a step with the stencil: medians, of the slowest rank.
+ * stream of the kernels (api/gpusym.h), and NCCL. The table has the time of an exchange alone, with packing and
+ * unpacking, and of a step with the stencil: medians, of the slowest rank.
  *
  * --check: some steps from a known field give what a serial computation on the host gives, bit for bit, before the
  * measurement and behind it.

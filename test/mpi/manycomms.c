@@ -68,8 +68,8 @@ static void batch(many_t *m, int n, uint64_t salt)
     check_collect(&m->t);
 }
 
-/* What the process holds when all ranks have freed all but a communicator: the next one that is made, after that, ends
- * what had waited for other ranks. */
+/* What the process holds once all ranks have freed their communicators: the one that is made here ends what had waited
+ * for other ranks. */
 static usage_t usage_behind(many_t *m, uint64_t salt)
 {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -988,7 +988,7 @@ static void a_dead_peer_keeps_no_slot(void **state)
     gpusym_heap_slot_offer(heap, &again);
     assert_int_equal(again.off[0], offer.off[0]);
     gpusym_heap_slot_settle(heap, &again, -1);
-    assert_false(gpusym_pages_is_retired(off));
+    assert_false(gpusym_pages_is_in_use(off));
     gpusym_heap_destroy(heap);
     gpusym_pages_close();
     close(ends[0]);

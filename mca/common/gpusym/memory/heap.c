@@ -270,7 +270,7 @@ static void unmap_peer(gpusym_heap_t *heap, const mapping_t *peer)
 
 static bool is_free(uint64_t slot)
 {
-    return SLOT_FREE == slot || (SLOT_TAKEN != slot && !gpusym_pages_is_retired(slot));
+    return SLOT_FREE == slot || (SLOT_TAKEN != slot && !gpusym_pages_is_in_use(slot));
 }
 
 /* Frees the multicast objects that no kernel uses any more, or all. With the lock held. */

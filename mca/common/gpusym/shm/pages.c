@@ -293,7 +293,7 @@ void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, u
     free(l);
 }
 
-bool gpusym_pages_is_retired(uint64_t off)
+bool gpusym_pages_is_in_use(uint64_t off)
 {
     pthread_mutex_lock(&slab.lock);
     sweep_retired();

@@ -53,8 +53,9 @@ void gpusym_pages_free(uint64_t off);
  */
 void gpusym_pages_retire(uint64_t off, const uint64_t *table, uint32_t nranks, uint32_t rank, void **line,
                          uint64_t *generation);
-/* Whether our line at off has been retired, and a peer that lives has not retired its own yet. Thread-safe. */
-bool gpusym_pages_is_retired(uint64_t off);
+/* Whether our line at off, which has been retired, is still in use: a peer that lives has not retired its own yet.
+ * Thread-safe. */
+bool gpusym_pages_is_in_use(uint64_t off);
 /* Allocates a table of `bytes` bytes in this process's slab, at *off, not 0; zeroed, at a multiple of 64. It is freed
  * with its line, by gpusym_pages_retire(). GPUSYM_ERR_NO_MEMORY. Thread-safe. */
 int gpusym_pages_alloc_table(uint64_t bytes, uint64_t *off);
