@@ -266,13 +266,8 @@ static void streams_exchange(const halo_args_t *a)
 
 static void streams_close(void)
 {
-    int error, rank;
-
     halo_wait();
-    gpusym_stream_error(streams.comm, &error, &rank);
-    if (MPI_SUCCESS != error) {
-        bench_die("rank %d: a collective on a stream has failed, because of rank %d", bench_rank, rank);
-    }
+    stream_check(streams.comm);
     free(streams.counts);
     bench_free(streams.receive);
     bench_free(streams.send);

@@ -61,3 +61,13 @@ bool stream_is_ready(MPI_Comm comm)
     bench_comment("no collectives on streams: %s", MPI_SUCCESS == rc ? "another rank is refused" : why);
     return false;
 }
+
+void stream_check(MPI_Comm comm)
+{
+    int error, rank;
+
+    gpusym_stream_error(comm, &error, &rank);
+    if (MPI_SUCCESS != error) {
+        bench_die("rank %d: a collective on a stream has failed, because of rank %d", bench_rank, rank);
+    }
+}

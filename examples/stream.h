@@ -21,5 +21,7 @@ void stream_wait(void);
 /* Whether a communicator, or none (MPI_COMM_NULL), is ready for collectives on streams; alike on all ranks. Where
  * gpusym refuses, says why in a comment line. Collective over all ranks. */
 bool stream_is_ready(MPI_Comm comm);
+/* Ends the job if a collective of that communicator on a stream has failed. The stream has ended. */
+void stream_check(MPI_Comm comm);
 
 #endif

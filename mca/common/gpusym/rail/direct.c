@@ -284,12 +284,13 @@ static int store_own(gpusym_rail_t *r)
     return d->own_stores ? gpusym_rail_short_move(r, STORES, src, nsrc, dst, ndst, bytes, &d->own) : GPUSYM_SUCCESS;
 }
 
-/* Whether an output may be written, which may be an input: that is in its send buffer, or a kernel of the lane that is
- * to write has been launched to bring it there.  The copier is behind no lane.  A process alone fills none. */
-static bool own_is_read(const gpusym_rail_t *r)
+/* Whether the own input may be reduced, and an output written, which may be an input: it is in its send buffer.  A
+ * kernel that reduces follows the one that brings it there, on one lane; the copier is behind no lane.  A process alone
+ * fills none. */
+static bool own_is_filled(const gpusym_rail_t *r)
 {
     const gpusym_rail_work_t *filled = &r->direct.sending[0].filled;
-    return 1 == r->params.n || !filled->is_copy || gpusym_rail_ended(r, filled);
+    return 1 == r->params.n || (!filled->is_copy && !gpusym_rail_short_reduces(r)) || gpusym_rail_ended(r, filled);
 }
 
 /* All pieces have landed: reduces them, in rising order of the processes.  The buffer is the first, of the only piece,
@@ -316,20 +317,16 @@ static int reduce_all(gpusym_rail_t *r)
                          : GPUSYM_SUCCESS;
 }
 
-/* The same by the CPU, of what stands in send buffers and rings; nothing yet while the own input is not there. */
+/* The same by the CPU, of what stands in send buffers and rings. */
 static int reduce_short(gpusym_rail_t *r)
 {
     gpusym_rail_direct_t *d = &r->direct;
     const void *src[GPUSYM_RAIL_DIRECT_MAX], *sum;
     void *dst[GPUSYM_TEAM_MAX];
     char *host = r->params.send + piece_max(r); /* the second buffer */
-    const gpusym_rail_piece_t *own = &d->sending[0];
     const uint32_t ndst = r->nout;
-    if (0 != ndst && !gpusym_rail_ended(r, &own->filled)) {
-        return GPUSYM_SUCCESS;
-    }
     for (uint32_t p = 0; p < r->params.n; p++) {
-        src[p] = p != r->params.pos ? r->pair[p].piece : own->data;
+        src[p] = p != r->params.pos ? r->pair[p].piece : d->sending[0].data;
     }
     d->own_begun = true;
     d->own_stores = 0 != ndst;
@@ -365,7 +362,7 @@ int gpusym_rail_direct_poll(gpusym_rail_t *r)
     }
     rc = store_pieces(r, &missing);
     if (GPUSYM_SUCCESS == rc && !d->own_begun &&
-        !(r->call.reduces && (missing || 0 == r->call.bytes || !own_is_read(r)))) {
+        !(r->call.reduces && (missing || 0 == r->call.bytes || !own_is_filled(r)))) {
         rc = gpusym_rail_short_reduces(r) ? reduce_short(r) : r->call.reduces ? reduce_all(r) : store_own(r);
     }
     if (GPUSYM_SUCCESS != rc) {
