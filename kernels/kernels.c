@@ -90,6 +90,13 @@ static const char *const symbols[] = {
 };
 _Static_assert(GPUSYM_K_COUNT == sizeof symbols / sizeof symbols[0], "and no number is left out");
 
+static const char *const few_symbols[GPUSYM_K_FIRST_STREAM] = {
+#define GPUSYM_FEW_FAMILY(id) [GPUSYM_F_##id] = "gpusym_few_" #id "_ANY",
+#include "kernels/kernels.def"
+#define GPUSYM_FEW_KERNEL(f, o, t) [GPUSYM_K_##f##_##o##_##t] = "gpusym_few_" #f "_" #o "_" #t,
+#include "kernels/kernels.def"
+};
+
 const char *gpusym_op_name(unsigned op)
 {
     return op < GPUSYM_OP_COUNT ? op_names[op] : NULL;
@@ -194,6 +201,11 @@ const char *gpusym_collective_name(unsigned coll)
 const char *gpusym_kernel_symbol(unsigned kernel)
 {
     return kernel < GPUSYM_K_COUNT ? symbols[kernel] : NULL;
+}
+
+const char *gpusym_kernel_few_symbol(unsigned kernel)
+{
+    return kernel < GPUSYM_K_FIRST_STREAM ? few_symbols[kernel] : NULL;
 }
 
 size_t gpusym_type_bytes(unsigned type)

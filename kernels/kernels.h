@@ -122,6 +122,9 @@ bool gpusym_family_reduces(unsigned family);
 bool gpusym_family_multicast(unsigned family);
 /* The symbol of a kernel in the GPU's module: "gpusym_AGXLL_R_SUM_F32", "gpusym_AGXLL_R_ANY". */
 const char *gpusym_kernel_symbol(unsigned kernel);
+/* The symbol of the same for at most GPUSYM_FEW_RANKS ranks, whose parameter gpusym_work_few() makes (few.h): in a
+ * module of its own; NULL: there is none. */
+const char *gpusym_kernel_few_symbol(unsigned kernel);
 
 /* Bytes of one element of a type. */
 size_t gpusym_type_bytes(unsigned type);

@@ -15,6 +15,15 @@
 /* Largest team one kernel serves: bounded by the 4 KiB of kernel parameters and by what one
  * host holds; larger communicators are staged. */
 #define GPUSYM_TEAM_MAX 32
+/* Ranks that a descriptor has room for. CUDA takes the longer to launch a kernel the more bytes its parameters have (by
+ * a graph, on H200, 0.4 us for each KiB, on a busy host twice that), so the kernels of kernels_few.cu are compiled with
+ * a descriptor of fewer: gpusym_work_few() of few.h makes it. */
+#define GPUSYM_FEW_RANKS 8
+#ifndef GPUSYM_WORK_RANKS
+#define GPUSYM_WORK_RANKS GPUSYM_TEAM_MAX
+#endif
+/* As many others as have room beside the arrays for these ranks, of n for GPUSYM_TEAM_MAX. */
+#define GPUSYM_WORK_PART(n) ((n) *GPUSYM_WORK_RANKS / GPUSYM_TEAM_MAX)
 /* Most blocks a launch may use: one flag row of the slot header each. */
 #define GPUSYM_BLOCKS_MAX 256
 /* Threads of a block at most (__launch_bounds__ of every kernel). */
@@ -293,8 +302,8 @@ enum { GPUSYM_TIME_END = 1, GPUSYM_TIME_BEGIN = 2 }; /* words behind w->done; BE
 
 typedef struct gpusym_work {
     union {
-        void *peer[GPUSYM_TEAM_MAX]; /* base of the slot in every rank's heap; [rank] is our own */
-        gpusym_pack_t pack;          /* packing and unpacking (symm/pack.h), which have no slot */
+        void *peer[GPUSYM_WORK_RANKS]; /* base of the slot in every rank's heap; [rank] is our own */
+        gpusym_pack_t pack;            /* packing and unpacking (symm/pack.h), which have no slot */
     };
     const void *in;        /* user's input, any alignment; may equal out */
     void *out;             /* user's output, any alignment */
@@ -363,18 +372,19 @@ typedef struct gpusym_work {
     void *mc;
 
     /* Kernels take the descriptor up to what they use (kernels.def): fewer bytes to send with a launch. So `mc` and all
-     * before it are for every kernel, the next two for zero copy, what follows for exchanges. */
+     * before it are for every kernel, the next two for zero copy, what follows for exchanges, of which those with zero
+     * copy alone need remote_off, and what is behind that for channels. */
 
     union {
         struct {
             /* Zero copy: every rank's in (peer_in) or out (peer_out) as mapped here; [rank] is our own. Used by the
              * kernels that say so; all ranks have them or none. On a stream: memory in which these lie somewhere; the
              * kernels tell each other where (prim/stream.h). */
-            const void *peer_in[GPUSYM_TEAM_MAX];
-            void *peer_out[GPUSYM_TEAM_MAX];
+            const void *peer_in[GPUSYM_WORK_RANKS];
+            void *peer_out[GPUSYM_WORK_RANKS];
         };
-        gpusym_run_t run[GPUSYM_RUNS_MAX];      /* copies (symm/copy.h), which have no peers */
-        gpusym_box_run_t box[GPUSYM_BOXES_MAX]; /* the same from box to box (symm/box.h) */
+        gpusym_run_t run[GPUSYM_WORK_PART(GPUSYM_RUNS_MAX)];      /* copies (symm/copy.h), which have no peers */
+        gpusym_box_run_t box[GPUSYM_WORK_PART(GPUSYM_BOXES_MAX)]; /* the same from box to box (symm/box.h) */
     };
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
      * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own
@@ -384,11 +394,11 @@ typedef struct gpusym_work {
      * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are
      * the same one. */
     union {
-        gpusym_seg_t send[GPUSYM_TEAM_MAX];
-        gpusym_job_t job[GPUSYM_JOBS_MAX]; /* a leader's launch */
+        gpusym_seg_t send[GPUSYM_WORK_RANKS];
+        gpusym_job_t job[GPUSYM_WORK_PART(GPUSYM_JOBS_MAX)]; /* a leader's launch */
     };
-    gpusym_seg_t recv[GPUSYM_TEAM_MAX];
-    uint64_t remote_off[GPUSYM_TEAM_MAX];
+    gpusym_seg_t recv[GPUSYM_WORK_RANKS];
+    uint64_t remote_off[GPUSYM_WORK_RANKS];
 
     /* Channels (channel.h): block b is channel b. bytes as for the two-shot kernels, or, where ranks have segments
      * (all-gather, reduce-scatter), as for exchanges. */

@@ -64,11 +64,12 @@ struct CUevent_st {
 
 struct CUfunc_st {
     bool loaded;
+    size_t bytes; /* of its parameter */
 };
 
 struct CUmod_st {
     CUcontext ctx;
-    struct CUfunc_st functions[GPUSYM_K_COUNT];
+    struct CUfunc_st functions[GPUSYM_K_COUNT], few[GPUSYM_K_FIRST_STREAM];
 };
 
 typedef struct {
@@ -1501,7 +1502,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     FAKE_CONTEXT();
     FAKE_UNSAFE();
-    if ((gpusym_fatbin != image && gpusym_stream_fatbin != image) ||
+    if ((gpusym_fatbin != image && gpusym_few_fatbin != image && gpusym_stream_fatbin != image) ||
         NULL == (*module = fake_hand_out(sizeof(**module)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -1526,8 +1527,11 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 {
     FAKE_CONTEXT();
     for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
-        if (0 == strcmp(name, gpusym_kernel_symbol(k))) {
-            *function = &module->functions[k];
+        const char *few = gpusym_kernel_few_symbol(k);
+        if (0 == strcmp(name, gpusym_kernel_symbol(k)) || (NULL != few && 0 == strcmp(name, few))) {
+            const bool all = 0 == strcmp(name, gpusym_kernel_symbol(k));
+            *function = all ? &module->functions[k] : &module->few[k];
+            (*function)->bytes = all ? sizeof(gpusym_work_t) : gpusym_few_layout.end;
             return CUDA_SUCCESS;
         }
     }
@@ -1553,7 +1557,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     fake.launched.stream = stream;
     fake.launched.blocks = gx;
     fake.launched.threads = bx;
-    memcpy(&fake.launched.work, parameters[0], sizeof(fake.launched.work));
+    memcpy(&fake.launched.work, parameters[0], function->bytes);
     fake.launched.soon = false;
     return CUDA_SUCCESS;
 }
@@ -1607,7 +1611,7 @@ static bool fake_node_set(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PA
     }
 #endif
     *node = (struct CUgraphNode_st){.function = p->func, .blocks = p->gridDimX, .threads = p->blockDimX};
-    memcpy(&node->work, p->kernelParams[0], sizeof(node->work));
+    memcpy(&node->work, p->kernelParams[0], p->func->bytes);
     return true;
 }
 

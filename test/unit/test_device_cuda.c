@@ -49,7 +49,8 @@ static char *fake_dlerror(void);
 #include "mca/common/gpusym/memory/heap.h"
 #include "test/unit/fake_libcuda.h"
 
-const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_stream_fatbin[] = "nor is this";
+const unsigned char gpusym_fatbin[] = "not a fatbin", gpusym_few_fatbin[] = "nor this",
+                    gpusym_stream_fatbin[] = "nor is this";
 
 /* What a program makes, for GPU ordinal; types: CU_MEM_HANDLE_TYPE_*. */
 static CUmemGenericAllocationHandle fake_mem_create(size_t size, int ordinal, unsigned types)
@@ -1502,11 +1503,11 @@ static void test_kernels(void **unused)
     assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_ERR_BAD_PARAM); /* not loaded yet */
     assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
     assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
-    assert_int_equal(fake.modules, 1);
+    assert_int_equal(fake.modules, 2);
     assert_int_equal(cuda.launch(stream, GPUSYM_K_FIRST_STREAM, &w), GPUSYM_ERR_BAD_PARAM); /* of the other module */
     assert_int_equal(cuda.stream_kernels_load(gpu, &why), GPUSYM_SUCCESS);
     assert_int_equal(cuda.stream_kernels_load(gpu, &why), GPUSYM_SUCCESS);
-    assert_int_equal(fake.modules, 2);
+    assert_int_equal(fake.modules, 3);
     for (unsigned k = 0; k < GPUSYM_K_COUNT; k++) {
         CUmodule module = gpu->module[k < GPUSYM_K_FIRST_STREAM ? CUDA_KERNELS : CUDA_STREAM_KERNELS];
         assert_true(module->functions[k].loaded);
@@ -1554,6 +1555,57 @@ static void test_graph(void **unused)
     cuda.stream_destroy(stream);
 }
 
+/* Whether the descriptor that was launched, for few ranks, has the fields of w. */
+static bool is_few_of(const gpusym_work_t *w)
+{
+    const gpusym_work_layout_t full = GPUSYM_WORK_LAYOUT, *const few = &gpusym_few_layout;
+    const char *at = (const char *) &fake.launched.work, *from = (const char *) w;
+    return 0 == memcmp(at, w->peer, GPUSYM_FEW_RANKS * sizeof(w->peer[0])) &&
+           0 == memcmp(at + few->in, from + full.in, full.peer_in - full.in) &&
+           0 == memcmp(at + few->peer_in, w->peer_in, GPUSYM_FEW_RANKS * sizeof(w->peer_in[0])) &&
+           0 == memcmp(at + few->peer_out, w->peer_out, GPUSYM_FEW_RANKS * sizeof(w->peer_out[0])) &&
+           0 == memcmp(at + few->send, w->send, GPUSYM_FEW_RANKS * sizeof(w->send[0])) &&
+           0 == memcmp(at + few->recv, w->recv, GPUSYM_FEW_RANKS * sizeof(w->recv[0])) &&
+           0 == memcmp(at + few->remote_off, w->remote_off, GPUSYM_FEW_RANKS * sizeof(w->remote_off[0]));
+}
+
+/* Graphs launch the kernels for few ranks where there are such, and no more ranks. */
+static void test_few(void **unused)
+{
+    gpusym_stream_t *stream = NULL;
+    gpusym_graph_t *graph = NULL;
+    const char *why = NULL;
+    gpusym_work_t w;
+    unsigned n = 0;
+
+    (void) unused;
+    for (size_t i = 0; i < sizeof(w); i++) {
+        ((unsigned char *) &w)[i] = (unsigned char) (i * 7 + i / 251);
+    }
+    w.nblocks = 7;
+    w.nthreads = 384;
+    open_cuda();
+    gpusym_gpu_t *gpu = open_gpu(1, NULL);
+    assert_int_equal(cuda.stream_create(gpu, &stream), GPUSYM_SUCCESS);
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
+    for (unsigned k = 0; k < GPUSYM_K_FIRST_STREAM; k++) {
+        const bool has = NULL != gpusym_kernel_few_symbol(k);
+        n += has;
+        for (w.nranks = 1; w.nranks <= GPUSYM_TEAM_MAX; w.nranks++) {
+            const bool few = has && w.nranks <= GPUSYM_FEW_RANKS;
+            assert_int_equal(cuda.graph_launch(&graph, stream, k, &w), GPUSYM_SUCCESS);
+            assert_ptr_equal(fake.launched.function,
+                             few ? &gpu->module[CUDA_FEW_KERNELS]->few[k] : &gpu->module[CUDA_KERNELS]->functions[k]);
+            assert_true(fake.launched.function->loaded);
+            assert_true(few ? is_few_of(&w) : 0 == memcmp(&fake.launched.work, &w, sizeof(w)));
+        }
+    }
+    assert_true(n > 0 && n < GPUSYM_K_FIRST_STREAM);
+    assert_true(gpusym_few_layout.end < offsetof(gpusym_work_t, ll128_room) / 2);
+    cuda.graph_destroy(graph);
+    cuda.stream_destroy(stream);
+}
+
 static void test_kernels_refused(void **unused)
 {
     gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
@@ -1577,6 +1629,11 @@ static void test_kernels_refused(void **unused)
     assert_non_null(strstr(why, gpusym_kernel_symbol(1)));
     assert_int_equal(fake.modules, 0);
     assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_ERR_BAD_PARAM); /* of an unloaded module */
+    fake.fail_name = "cuModuleLoadData";
+    fake.fail_with = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.fail_at = 2; /* that for few ranks */
+    assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_int_equal(fake.modules, 1);
     assert_int_equal(cuda.kernels_load(gpu, &why), GPUSYM_SUCCESS);
     cuda.stream_destroy(stream);
 }
@@ -2153,6 +2210,7 @@ int main(void)
         TEST(test_every_act_spares_captures),
         TEST(test_kernels),
         TEST(test_graph),
+        TEST(test_few),
         TEST(test_kernels_refused),
         TEST(test_every_call_fails),
         TEST(test_undo_fails),

@@ -135,8 +135,9 @@ struct gpusym_stream {
     CUstream stream;
 };
 
-/* Modules of kernels: those for streams of the program are loaded when they are wanted. */
-typedef enum { CUDA_KERNELS, CUDA_STREAM_KERNELS, CUDA_MODULES } cuda_module_t;
+/* Modules of kernels: the second has some of the first for few ranks, and comes with it; those for streams of the
+ * program are loaded when they are wanted. */
+typedef enum { CUDA_KERNELS, CUDA_FEW_KERNELS, CUDA_STREAM_KERNELS, CUDA_MODULES } cuda_module_t;
 
 struct gpusym_gpu {
     gpusym_gpu_t *next;
@@ -152,7 +153,9 @@ struct gpusym_gpu {
     /* Under cuda_state.lock until they have been loaded, constant from then on. */
     CUmodule module[CUDA_MODULES];
     CUfunction kernels[GPUSYM_K_COUNT];
-    char why[256]; /* why the kernels could not be loaded */
+    CUfunction
+        few[GPUSYM_K_FIRST_STREAM]; /* those of kernels[] that there are for few ranks too; NULL: there is none */
+    char why[256];                  /* why the kernels could not be loaded */
 };
 
 typedef struct {

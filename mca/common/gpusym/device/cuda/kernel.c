@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/few.h"
 #include "mca/common/gpusym/device/cuda/cuda_internal.h"
 
 _Static_assert(sizeof(gpusym_work_t) <= 4096, "the descriptor does not fit into a kernel's parameters");
@@ -20,16 +21,24 @@ _Static_assert(sizeof(gpusym_work_t) <= 4096, "the descriptor does not fit into 
 #if GPUSYM_HAVE_KERNELS
 
 /* The kernels for all GPUs that the build was made for (kernels/kernels_fatbin.c). */
-extern const unsigned char gpusym_fatbin[], gpusym_stream_fatbin[];
+extern const unsigned char gpusym_fatbin[], gpusym_few_fatbin[], gpusym_stream_fatbin[];
 
-/* One of the two modules. */
+/* One of the modules. */
 typedef struct {
     const unsigned char *image;
     unsigned first, end; /* its kernels */
+    const char *(*symbol)(unsigned kernel);
 } image_t;
 static const image_t images[CUDA_MODULES] = {
-    [CUDA_KERNELS] = {gpusym_fatbin, 0, GPUSYM_K_FIRST_STREAM},
-    [CUDA_STREAM_KERNELS] = {gpusym_stream_fatbin, GPUSYM_K_FIRST_STREAM, GPUSYM_K_COUNT}};
+    [CUDA_KERNELS] = {gpusym_fatbin, 0, GPUSYM_K_FIRST_STREAM, gpusym_kernel_symbol},
+    [CUDA_FEW_KERNELS] = {gpusym_few_fatbin, 0, GPUSYM_K_FIRST_STREAM, gpusym_kernel_few_symbol},
+    [CUDA_STREAM_KERNELS] = {gpusym_stream_fatbin, GPUSYM_K_FIRST_STREAM, GPUSYM_K_COUNT, gpusym_kernel_symbol}};
+
+/* Where the functions of a module are kept. */
+static CUfunction *functions_of(gpusym_gpu_t *gpu, cuda_module_t which)
+{
+    return CUDA_FEW_KERNELS == which ? gpu->few : gpu->kernels;
+}
 
 /*
  * Loads every kernel now, not at its first launch. A driver that loads lazily (the default since CUDA
@@ -38,15 +47,19 @@ static const image_t images[CUDA_MODULES] = {
  * a peer, which in turn waits for the one that is about to be launched: two communicators, used in another
  * order on two ranks, would deadlock. So the list in kernels.def is kept short.
  */
-static int kernels_get(gpusym_gpu_t *gpu, const image_t *image, CUmodule module)
+static int kernels_get(gpusym_gpu_t *gpu, const image_t *image, CUfunction *functions, CUmodule module)
 {
     for (unsigned k = image->first; k < image->end; k++) {
-        int rc = CU(gpu->info.ordinal, cuModuleGetFunction, &gpu->kernels[k], module, gpusym_kernel_symbol(k));
+        const char *symbol = image->symbol(k);
+        if (NULL == symbol) {
+            continue;
+        }
+        int rc = CU(gpu->info.ordinal, cuModuleGetFunction, &functions[k], module, symbol);
         if (GPUSYM_SUCCESS == rc && NULL != cu.cuFuncLoad) {
-            rc = CU(gpu->info.ordinal, cuFuncLoad, gpu->kernels[k]);
+            rc = CU(gpu->info.ordinal, cuFuncLoad, functions[k]);
         }
         if (GPUSYM_SUCCESS != rc) {
-            cuda_error_add(", kernel %s", gpusym_kernel_symbol(k));
+            cuda_error_add(", kernel %s", symbol);
             return rc;
         }
     }
@@ -57,17 +70,18 @@ static int kernels_get(gpusym_gpu_t *gpu, const image_t *image, CUmodule module)
 static int module_load(gpusym_gpu_t *gpu, cuda_module_t which)
 {
     const image_t *image = &images[which];
+    CUfunction *functions = functions_of(gpu, which);
     CUmodule module = NULL;
 
     CUresult result = cu.cuModuleLoadData(&module, image->image);
     int rc = cuda_check(gpu->info.ordinal, "cuModuleLoadData", result);
     if (GPUSYM_SUCCESS == rc) {
-        rc = kernels_get(gpu, image, module);
+        rc = kernels_get(gpu, image, functions, module);
         if (GPUSYM_SUCCESS == rc) {
             gpu->module[which] = module;
             return rc;
         }
-        memset(&gpu->kernels[image->first], 0, (image->end - image->first) * sizeof(gpu->kernels[0]));
+        memset(&functions[image->first], 0, (image->end - image->first) * sizeof(functions[0]));
         (void) cu.cuModuleUnload(module);
     }
     if (CUDA_ERROR_NO_BINARY_FOR_GPU == result || CUDA_ERROR_UNSUPPORTED_PTX_VERSION == result) {
@@ -120,7 +134,8 @@ static int load(gpusym_gpu_t *gpu, cuda_module_t which, const char **why)
 
 int cuda_kernels_load(gpusym_gpu_t *gpu, const char **why)
 {
-    return load(gpu, CUDA_KERNELS, why);
+    const int rc = load(gpu, CUDA_KERNELS, why);
+    return GPUSYM_SUCCESS != rc ? rc : load(gpu, CUDA_FEW_KERNELS, why);
 }
 
 int cuda_stream_kernels_load(gpusym_gpu_t *gpu, const char **why)
@@ -239,20 +254,34 @@ static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gp
     return GPUSYM_SUCCESS;
 }
 
+/* The kernel to be launched: that for few ranks, and its parameter, where there is one and that is enough. */
+static CUfunction few_or_all(const gpusym_gpu_t *gpu, unsigned kernel, const gpusym_work_t *w, gpusym_few_t *few,
+                             void **parameter)
+{
+    if (kernel < GPUSYM_K_FIRST_STREAM && NULL != gpu->few[kernel] && w->nranks <= GPUSYM_FEW_RANKS) {
+        gpusym_work_few(w, few);
+        *parameter = few;
+        return gpu->few[kernel];
+    }
+    *parameter = (void *) (uintptr_t) w;
+    return gpu->kernels[kernel];
+}
+
 /* Without CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY the kernel has the priority of the stream, as by cuda_launch.
  */
 int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
 {
     gpusym_gpu_t *gpu = stream->gpu;
     const int n = gpu->info.ordinal;
-    void *parameters[] = {(void *) (uintptr_t) w}; /* read, and copied before the calls return */
+    void *parameters[1]; /* read, and copied before the calls return */
+    gpusym_few_t few;
     cuda_entered_t entered;
 
     int rc = launch_enter(gpu, kernel, &entered);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    const CUDA_KERNEL_NODE_PARAMS node = {.func = gpu->kernels[kernel],
+    const CUDA_KERNEL_NODE_PARAMS node = {.func = few_or_all(gpu, kernel, w, &few, &parameters[0]),
                                           .gridDimX = w->nblocks,
                                           .gridDimY = 1,
                                           .gridDimZ = 1,
