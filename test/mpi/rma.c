@@ -1014,17 +1014,11 @@ static void dynamic(const test_t *given)
     test_t own = *given, *s = &own;
     int *p[2] = {mem_alloc(MEM_DEVICE, BYTES), mem_alloc(MEM_HOST, BYTES)}, v = 5, old;
     MPI_Aint mine[2], theirs[2], size = 1;
-    MPI_Info info;
     void *base = p;
     int flag = 0, unit;
 
     s->sort = DYNAMIC;
-    MPI_Info_create(&info);
-    if (0 == s->t->rank) {
-        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
-    }
-    MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
-    MPI_Info_free(&info);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
     expect_class(s, MPI_Win_shared_query(s->win, 0, &size, &unit, &base), MPI_ERR_RMA_FLAVOR,
                  "MPI_Win_shared_query of a dynamic window");

@@ -15,8 +15,11 @@
 
 #include "ompi/op/op.h"
 #include "ompi/request/request.h"
+#include "opal/util/output.h"
 
+#include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/lock.h"
+#include "mca/common/gpusym/memory/pool.h"
 #include "mca/osc/gpusym/bounce.h"
 
 /* Bounce buffers of a window from which on calls are flushed, in bytes, where the epoch is such that they can be. */
@@ -378,6 +381,28 @@ static int flush_local_all(struct ompi_win_t *win)
 
 /* ---- windows ---- */
 
+/* The component would access GPU memory by the CPU. */
+static int attach(struct ompi_win_t *win, void *base, size_t bytes)
+{
+    const bool may_be_gpu = MPI_WIN_FLAVOR_DYNAMIC == win->w_flavor && 0 != bytes;
+    const gpusym_device_t *dev = may_be_gpu ? gpusym_device_for_memory() : NULL;
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST, .gpu = -1};
+
+    if (NULL != dev && !gpusym_plain(base)) {
+        dev->query(base, &mem);
+    }
+    if (GPUSYM_MEM_DEVICE != mem.kind) {
+        return find(win)->host.osc_win_attach(win, base, bytes);
+    }
+    opal_output(
+        0,
+        "gpusym: rank %d of a dynamic window cannot attach GPU memory to it (%zu bytes at %p, GPU %d): it is a\n"
+        "  window for host memory. Make it when a rank uses a GPU already, without the info key " GPUSYM_POOL_KEY
+        ",\n  or on some rank with " GPUSYM_POOL_KEY "=mpool=gpusym.",
+        ompi_win_rank(win), bytes, base, mem.gpu);
+    return MPI_ERR_RMA_ATTACH;
+}
+
 static int window_free(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
@@ -414,6 +439,7 @@ int osc_gpusym_wrap(struct ompi_win_t *win)
         __atomic_store_n(bucket, w, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&wraps.lock);
+    module->osc_win_attach = attach;
     module->osc_free = window_free;
     module->osc_put = put;
     module->osc_get = get;
