@@ -385,6 +385,36 @@ static void counting(const test_t *s)
     check(s, 0 != s->t->rank || ROUNDS * s->t->nranks == read_int(s->part + 7), "the count under exclusive locks");
 }
 
+/* All count in all parts under exclusive locks, one after the other, and every now and then lock all of them: nobody
+ * waits for ever, neither for a lock nor for all of them. */
+static void contended(const test_t *s)
+{
+    enum { ROUNDS = 60 };
+    const int n = s->t->nranks;
+    int v, sum = 0;
+
+    clear(s);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int target = (s->t->rank * (i % 3) + i) % n;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, s->win);
+        MPI_Get(&v, 1, MPI_INT, target, 7, 1, MPI_INT, s->win);
+        MPI_Win_flush(target, s->win);
+        v++;
+        MPI_Put(&v, 1, MPI_INT, target, 7, 1, MPI_INT, s->win);
+        MPI_Win_unlock(target, s->win);
+        if (i % 4 == s->t->rank % 4) {
+            MPI_Win_lock_all(0, s->win);
+            MPI_Get(&v, 1, MPI_INT, s->right, 7, 1, MPI_INT, s->win);
+            MPI_Win_unlock_all(s->win);
+            check(s, v >= 0 && v <= ROUNDS * n, "a count on its way");
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    v = read_int(s->part + 7);
+    MPI_Allreduce(&v, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check(s, ROUNDS * n == sum, "the counts under exclusive locks of all parts");
+}
+
 /* What is sent while a rank asks for a lock, and behind it. */
 enum { ASKS, ASKED, GRANTED };
 enum { PINGS = 3 };
@@ -484,38 +514,55 @@ static void in_order(const test_t *s)
     }
 }
 
-/* All but the last rank share locks: of their own part, and of all of another window. While the last one, which holds
- * none, waits for rank 0's to itself, they ask for it, too: they go ahead, since it waits for one of them. */
-static void ahead(const test_t *given)
+/* All but the last rank share locks of another window, rank 0 also of its own part. While the last one, which holds
+ * none, waits for rank 0's to itself, they ask for it, too: they go ahead, since it waits for one that waits for them.
+ */
+static void ahead_by(const test_t *given, MPI_Win other)
 {
     test_t own = *given, *s = &own;
-    const bool last = s->t->rank == s->t->nranks - 1;
+    const int last = s->t->nranks - 1;
     int token = 0;
 
     open_window(s, ALLOCATED, NULL, NULL);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
-    if (!last) {
-        MPI_Win_lock(MPI_LOCK_SHARED, s->t->rank, 0, s->win);
-        MPI_Win_lock_all(0, given->win);
+    if (last != s->t->rank) {
+        MPI_Win_lock_all(0, other);
     }
-    if (0 == s->t->rank && !last) {
-        (void) have_asked(s->t->nranks - 1);
-        for (int rank = 1; rank < s->t->nranks - 1; rank++) {
+    if (0 == s->t->rank && 0 != last) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+        (void) have_asked(last);
+        for (int rank = 1; rank < last; rank++) {
             MPI_Send(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD);
+            MPI_Recv(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-    } else if (last && s->t->nranks > 1) {
+        MPI_Win_unlock(0, s->win);
+    } else if (last == s->t->rank && 0 != last) {
         check(s, MPI_SUCCESS == ask(s, EXCLUSIVE), "an exclusive lock behind others");
         MPI_Win_unlock(0, s->win);
-    } else if (!last) {
+    } else if (0 != last) {
         MPI_Recv(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         check(s, MPI_SUCCESS == MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win), "a shared lock of one that holds another");
         MPI_Win_unlock(0, s->win);
+        MPI_Send(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD);
     }
-    if (!last) {
-        MPI_Win_unlock_all(given->win);
-        MPI_Win_unlock(s->t->rank, s->win);
+    if (last != s->t->rank) {
+        MPI_Win_unlock_all(other);
     }
     close_window(s);
+}
+
+/* By a window of GPU memory, and by one of host memory, which may be another component's. */
+static void ahead(const test_t *s)
+{
+    int v = 0;
+    MPI_Win host;
+
+    ahead_by(s, s->win);
+    if (s->t->nranks > 1) { /* osc/rdma of 4.1 has no window of one rank */
+        MPI_Win_create(&v, sizeof v, sizeof v, MPI_INFO_NULL, MPI_COMM_WORLD, &host);
+        ahead_by(s, host);
+        MPI_Win_free(&host);
+    }
 }
 
 /* ---- post, start, complete, wait ---- */
@@ -1234,6 +1281,7 @@ int main(int argc, char **argv)
         stage(&s, lengths);
         stage(&s, passive);
         stage(&s, counting);
+        stage(&s, contended);
         stage(&s, in_order);
         stage(&s, ahead);
         stage(&s, active);

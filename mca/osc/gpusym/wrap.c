@@ -21,6 +21,7 @@
 #include "mca/common/gpusym/lock.h"
 #include "mca/common/gpusym/memory/pool.h"
 #include "mca/osc/gpusym/bounce.h"
+#include "mca/osc/gpusym/sync.h"
 
 /* Bounce buffers of a window from which on calls are flushed, in bytes, where the epoch is such that they can be. */
 #define BOUNCE_MAX (64u << 20)
@@ -321,7 +322,7 @@ static int compare_and_swap(const void *origin, const void *compare, void *resul
     return called(w, win, list, target, rc);
 }
 
-/* ---- calls that close others ---- */
+/* ---- calls that close others, and locks ---- */
 
 static int fence(int assertion, struct ompi_win_t *win)
 {
@@ -337,18 +338,37 @@ static int complete(struct ompi_win_t *win)
     return closed(w, last, -1, w->host.osc_complete(win));
 }
 
+/* Behind a function that gets locks, or releases them. */
+static int locked(int rc, bool got)
+{
+    if (OMPI_SUCCESS == rc) {
+        osc_gpusym_count_lock(got);
+    }
+    return rc;
+}
+
+static int lock(int type, int target, int assertion, struct ompi_win_t *win)
+{
+    return locked(find(win)->host.osc_lock(type, target, assertion, win), true);
+}
+
 static int unlock(int target, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
     const uint64_t last = closing(w);
-    return closed(w, last, target, w->host.osc_unlock(target, win));
+    return closed(w, last, target, locked(w->host.osc_unlock(target, win), false));
+}
+
+static int lock_all(int assertion, struct ompi_win_t *win)
+{
+    return locked(find(win)->host.osc_lock_all(assertion, win), true);
 }
 
 static int unlock_all(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
     const uint64_t last = closing(w);
-    return closed(w, last, -1, w->host.osc_unlock_all(win));
+    return closed(w, last, -1, locked(w->host.osc_unlock_all(win), false));
 }
 
 static int flush(int target, struct ompi_win_t *win)
@@ -453,6 +473,8 @@ int osc_gpusym_wrap(struct ompi_win_t *win)
     module->osc_rget_accumulate = rget_accumulate;
     module->osc_fence = fence;
     module->osc_complete = complete;
+    module->osc_lock = lock;
+    module->osc_lock_all = lock_all;
     module->osc_unlock = unlock;
     module->osc_unlock_all = unlock_all;
     module->osc_flush = flush;
