@@ -264,6 +264,35 @@ static bool has_column(const int *part, int rank, int n)
     return true;
 }
 
+/* Fetches what was put before, and combines fewer elements than that; then what these have become. */
+static void fetches(const test_t *s, MPI_Op op, int n)
+{
+    enum { ALL = 40, AT = 1500 };
+    int seen[ALL], now[ALL];
+    MPI_Datatype column;
+    bool right = true;
+
+    MPI_Type_vector(ALL, 1, 3, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    MPI_Win_fence(0, s->win);
+    MPI_Put(s->gpu, ALL, MPI_INT, s->right, AT, 1, column, s->win);
+    MPI_Win_fence(0, s->win);
+    check(s,
+          MPI_SUCCESS == MPI_Get_accumulate(s->gpu + 100, n, MPI_INT, s->other + 500, ALL, MPI_INT, s->right, AT, 1,
+                                            column, op, s->win),
+          "MPI_Get_accumulate of fewer");
+    MPI_Win_fence(0, s->win);
+    mem_read(seen, s->other + 500, sizeof seen);
+    for (int i = 0; i < ALL; i++) {
+        now[i] = read_int(s->part + AT + 3 * i);
+        const int was = value(s->left, i), given = value(s->left, 100 + i);
+        const int want = i >= n ? was : MPI_REPLACE == op ? given : MPI_SUM == op ? was + given : was;
+        right = right && value(s->t->rank, i) == seen[i] && want == now[i];
+    }
+    check(s, right, "what MPI_Get_accumulate of fewer has fetched and left");
+    MPI_Type_free(&column);
+}
+
 /* More room than is sent: by elements, and with gaps to within one. */
 static void lengths(const test_t *s)
 {
@@ -289,6 +318,10 @@ static void lengths(const test_t *s)
           "MPI_Accumulate to a column and a part of one");
     check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 1300, 1, column, MPI_REPLACE, s->win),
           "MPI_REPLACE of a part of a column");
+    fetches(s, MPI_NO_OP, 0);
+    fetches(s, MPI_REPLACE, 10);
+    fetches(s, MPI_SUM, 10);
+    fetches(s, MPI_SUM, 0);
     expect_class(s, MPI_Put(s->gpu, 12, MPI_INT, s->right, 0, 10, MPI_INT, s->win), MPI_ERR_TRUNCATE,
                  "MPI_Put of more than there is room for");
     expect_class(s, MPI_Get(s->other, 10, MPI_INT, s->right, 0, 12, MPI_INT, s->win), MPI_ERR_TRUNCATE,
