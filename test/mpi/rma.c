@@ -10,11 +10,16 @@
  * with rank 0's lock; waiter: the last one, which waits for that lock; accumulator: rank 1, in an accumulate to rank 0,
  * by a fault of the simulator.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* process_vm_readv */
+#endif
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "test/mpi/check.h"
@@ -998,6 +1003,50 @@ static void async_part(const test_t *s)
     unmapped(s, MEM_ASYNC);
 }
 
+/* Rank 1 has host memory, and is in no call of MPI while rank 0 accesses it: possible where a process may copy from and
+ * to another's memory. */
+static void idle_owner(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    const bool owner = 1 == s->t->rank;
+    int *p = mem_alloc(owner ? MEM_HOST : MEM_DEVICE, BYTES), v[2] = {7, 8}, may = 0, pid = (int) getpid();
+    const struct iovec here = {v, sizeof v};
+    struct iovec there = {p, sizeof v};
+    MPI_Datatype two;
+
+    s->sort = CREATED;
+    s->part = p;
+    clear(s);
+    MPI_Bcast(&pid, 1, MPI_INT, 1, MPI_COMM_WORLD);
+    MPI_Bcast(&there.iov_base, sizeof there.iov_base, MPI_BYTE, 1, MPI_COMM_WORLD);
+    if (0 == s->t->rank) {
+        may = sizeof v == process_vm_writev((pid_t) pid, &here, 1, &there, 1, 0);
+    }
+    MPI_Bcast(&may, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Type_vector(2, 1, 100, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    MPI_Win_create(p, BYTES, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    MPI_Win_lock_all(0, s->win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (may && 0 == s->t->rank) {
+        MPI_Put(v, 2, MPI_INT, 1, 200, 1, two, s->win);
+        MPI_Accumulate(v, 2, MPI_INT, 1, 200, 1, two, MPI_SUM, s->win);
+        MPI_Get(v, 2, MPI_INT, 1, 200, 1, two, s->win);
+        MPI_Win_flush(1, s->win);
+        check(s, 14 == v[0] && 16 == v[1], "what was got of an owner that does nothing");
+        v[0] = 1;
+        MPI_Put(v, 1, MPI_INT, 1, 0, 1, MPI_INT, s->win);
+    }
+    while (may && owner && 1 != __atomic_load_n(p, __ATOMIC_ACQUIRE)) {
+        sched_yield();
+    }
+    check(s, !owner || !may || (14 == p[200] && 16 == p[300]), "what was put to an owner that does nothing");
+    MPI_Win_unlock_all(s->win);
+    MPI_Win_free(&s->win);
+    MPI_Type_free(&two);
+    mem_free(owner ? MEM_HOST : MEM_DEVICE, p);
+}
+
 /* A shared window of n ints of this rank. */
 static int *open_shared(MPI_Win *win, int n, bool wants, bool apart)
 {
@@ -1325,6 +1374,9 @@ int main(int argc, char **argv)
         stage(&s, unshared);
     } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
+        if (!over_hosts) {
+            stage(&s, idle_owner);
+        }
         if (mem_have(MEM_ASYNC)) {
             stage(&s, async_part);
         }
