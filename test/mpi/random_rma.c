@@ -428,7 +428,9 @@ static unsigned char *new_part(test_t *s, int sort, int *kind, MPI_Win *win)
     } else if (SHARED == sort) {
         MPI_Win_allocate_shared(bytes, 8, info, MPI_COMM_WORLD, &part, win);
     } else {
-        if (!s->host) {
+        if (s->host && mem_have(MEM_DEVICE)) { /* a program that uses no GPU need not say this */
+            MPI_Info_set(info, "mpool_hints", "mpool=default");
+        } else if (!s->host && 0 == draw(s, 2)) { /* nor this, one that does */
             MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
         }
         MPI_Win_create_dynamic(info, MPI_COMM_WORLD, win);

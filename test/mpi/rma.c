@@ -10,11 +10,16 @@
  * with rank 0's lock; waiter: the last one, which waits for that lock; accumulator: rank 1, in an accumulate to rank 0,
  * by a fault of the simulator.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* process_vm_readv */
+#endif
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "test/mpi/check.h"
@@ -264,6 +269,35 @@ static bool has_column(const int *part, int rank, int n)
     return true;
 }
 
+/* Fetches what was put before, and combines fewer elements than that; then what these have become. */
+static void fetches(const test_t *s, MPI_Op op, int n)
+{
+    enum { ALL = 40, AT = 1500 };
+    int seen[ALL], now[ALL];
+    MPI_Datatype column;
+    bool right = true;
+
+    MPI_Type_vector(ALL, 1, 3, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    MPI_Win_fence(0, s->win);
+    MPI_Put(s->gpu, ALL, MPI_INT, s->right, AT, 1, column, s->win);
+    MPI_Win_fence(0, s->win);
+    check(s,
+          MPI_SUCCESS == MPI_Get_accumulate(s->gpu + 100, n, MPI_INT, s->other + 500, ALL, MPI_INT, s->right, AT, 1,
+                                            column, op, s->win),
+          "MPI_Get_accumulate of fewer");
+    MPI_Win_fence(0, s->win);
+    mem_read(seen, s->other + 500, sizeof seen);
+    for (int i = 0; i < ALL; i++) {
+        now[i] = read_int(s->part + AT + 3 * i);
+        const int was = value(s->left, i), given = value(s->left, 100 + i);
+        const int want = i >= n ? was : MPI_REPLACE == op ? given : MPI_SUM == op ? was + given : was;
+        right = right && value(s->t->rank, i) == seen[i] && want == now[i];
+    }
+    check(s, right, "what MPI_Get_accumulate of fewer has fetched and left");
+    MPI_Type_free(&column);
+}
+
 /* More room than is sent: by elements, and with gaps to within one. */
 static void lengths(const test_t *s)
 {
@@ -289,6 +323,10 @@ static void lengths(const test_t *s)
           "MPI_Accumulate to a column and a part of one");
     check(s, MPI_SUCCESS == MPI_Accumulate(s->gpu, 10, MPI_INT, s->right, 1300, 1, column, MPI_REPLACE, s->win),
           "MPI_REPLACE of a part of a column");
+    fetches(s, MPI_NO_OP, 0);
+    fetches(s, MPI_REPLACE, 10);
+    fetches(s, MPI_SUM, 10);
+    fetches(s, MPI_SUM, 0);
     expect_class(s, MPI_Put(s->gpu, 12, MPI_INT, s->right, 0, 10, MPI_INT, s->win), MPI_ERR_TRUNCATE,
                  "MPI_Put of more than there is room for");
     expect_class(s, MPI_Get(s->other, 10, MPI_INT, s->right, 0, 12, MPI_INT, s->win), MPI_ERR_TRUNCATE,
@@ -383,6 +421,36 @@ static void counting(const test_t *s)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     check(s, 0 != s->t->rank || ROUNDS * s->t->nranks == read_int(s->part + 7), "the count under exclusive locks");
+}
+
+/* All count in all parts under exclusive locks, one after the other, and every now and then lock all of them: nobody
+ * waits for ever, neither for a lock nor for all of them. */
+static void contended(const test_t *s)
+{
+    enum { ROUNDS = 60 };
+    const int n = s->t->nranks;
+    int v, sum = 0;
+
+    clear(s);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int target = (s->t->rank * (i % 3) + i) % n;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, s->win);
+        MPI_Get(&v, 1, MPI_INT, target, 7, 1, MPI_INT, s->win);
+        MPI_Win_flush(target, s->win);
+        v++;
+        MPI_Put(&v, 1, MPI_INT, target, 7, 1, MPI_INT, s->win);
+        MPI_Win_unlock(target, s->win);
+        if (i % 4 == s->t->rank % 4) {
+            MPI_Win_lock_all(0, s->win);
+            MPI_Get(&v, 1, MPI_INT, s->right, 7, 1, MPI_INT, s->win);
+            MPI_Win_unlock_all(s->win);
+            check(s, v >= 0 && v <= ROUNDS * n, "a count on its way");
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    v = read_int(s->part + 7);
+    MPI_Allreduce(&v, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    check(s, ROUNDS * n == sum, "the counts under exclusive locks of all parts");
 }
 
 /* What is sent while a rank asks for a lock, and behind it. */
@@ -484,38 +552,55 @@ static void in_order(const test_t *s)
     }
 }
 
-/* All but the last rank share locks: of their own part, and of all of another window. While the last one, which holds
- * none, waits for rank 0's to itself, they ask for it, too: they go ahead, since it waits for one of them. */
-static void ahead(const test_t *given)
+/* All but the last rank share locks of another window, rank 0 also of its own part. While the last one, which holds
+ * none, waits for rank 0's to itself, they ask for it, too: they go ahead, since it waits for one that waits for them.
+ */
+static void ahead_by(const test_t *given, MPI_Win other)
 {
     test_t own = *given, *s = &own;
-    const bool last = s->t->rank == s->t->nranks - 1;
+    const int last = s->t->nranks - 1;
     int token = 0;
 
     open_window(s, ALLOCATED, NULL, NULL);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, s->win);
-    if (!last) {
-        MPI_Win_lock(MPI_LOCK_SHARED, s->t->rank, 0, s->win);
-        MPI_Win_lock_all(0, given->win);
+    if (last != s->t->rank) {
+        MPI_Win_lock_all(0, other);
     }
-    if (0 == s->t->rank && !last) {
-        (void) have_asked(s->t->nranks - 1);
-        for (int rank = 1; rank < s->t->nranks - 1; rank++) {
+    if (0 == s->t->rank && 0 != last) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win);
+        (void) have_asked(last);
+        for (int rank = 1; rank < last; rank++) {
             MPI_Send(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD);
+            MPI_Recv(&token, 1, MPI_INT, rank, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-    } else if (last && s->t->nranks > 1) {
+        MPI_Win_unlock(0, s->win);
+    } else if (last == s->t->rank && 0 != last) {
         check(s, MPI_SUCCESS == ask(s, EXCLUSIVE), "an exclusive lock behind others");
         MPI_Win_unlock(0, s->win);
-    } else if (!last) {
+    } else if (0 != last) {
         MPI_Recv(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         check(s, MPI_SUCCESS == MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, s->win), "a shared lock of one that holds another");
         MPI_Win_unlock(0, s->win);
+        MPI_Send(&token, 1, MPI_INT, 0, GRANTED, MPI_COMM_WORLD);
     }
-    if (!last) {
-        MPI_Win_unlock_all(given->win);
-        MPI_Win_unlock(s->t->rank, s->win);
+    if (last != s->t->rank) {
+        MPI_Win_unlock_all(other);
     }
     close_window(s);
+}
+
+/* By a window of GPU memory, and by one of host memory, which may be another component's. */
+static void ahead(const test_t *s)
+{
+    int v = 0;
+    MPI_Win host;
+
+    ahead_by(s, s->win);
+    if (s->t->nranks > 1) { /* osc/rdma of 4.1 has no window of one rank */
+        MPI_Win_create(&v, sizeof v, sizeof v, MPI_INFO_NULL, MPI_COMM_WORLD, &host);
+        ahead_by(s, host);
+        MPI_Win_free(&host);
+    }
 }
 
 /* ---- post, start, complete, wait ---- */
@@ -918,6 +1003,50 @@ static void async_part(const test_t *s)
     unmapped(s, MEM_ASYNC);
 }
 
+/* Rank 1 has host memory, and is in no call of MPI while rank 0 accesses it: possible where a process may copy from and
+ * to another's memory. */
+static void idle_owner(const test_t *given)
+{
+    test_t own = *given, *s = &own;
+    const bool owner = 1 == s->t->rank;
+    int *p = mem_alloc(owner ? MEM_HOST : MEM_DEVICE, BYTES), v[2] = {7, 8}, may = 0, pid = (int) getpid();
+    const struct iovec here = {v, sizeof v};
+    struct iovec there = {p, sizeof v};
+    MPI_Datatype two;
+
+    s->sort = CREATED;
+    s->part = p;
+    clear(s);
+    MPI_Bcast(&pid, 1, MPI_INT, 1, MPI_COMM_WORLD);
+    MPI_Bcast(&there.iov_base, sizeof there.iov_base, MPI_BYTE, 1, MPI_COMM_WORLD);
+    if (0 == s->t->rank) {
+        may = sizeof v == process_vm_writev((pid_t) pid, &here, 1, &there, 1, 0);
+    }
+    MPI_Bcast(&may, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Type_vector(2, 1, 100, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    MPI_Win_create(p, BYTES, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+    MPI_Win_lock_all(0, s->win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (may && 0 == s->t->rank) {
+        MPI_Put(v, 2, MPI_INT, 1, 200, 1, two, s->win);
+        MPI_Accumulate(v, 2, MPI_INT, 1, 200, 1, two, MPI_SUM, s->win);
+        MPI_Get(v, 2, MPI_INT, 1, 200, 1, two, s->win);
+        MPI_Win_flush(1, s->win);
+        check(s, 14 == v[0] && 16 == v[1], "what was got of an owner that does nothing");
+        v[0] = 1;
+        MPI_Put(v, 1, MPI_INT, 1, 0, 1, MPI_INT, s->win);
+    }
+    while (may && owner && 1 != __atomic_load_n(p, __ATOMIC_ACQUIRE)) {
+        sched_yield();
+    }
+    check(s, !owner || !may || (14 == p[200] && 16 == p[300]), "what was put to an owner that does nothing");
+    MPI_Win_unlock_all(s->win);
+    MPI_Win_free(&s->win);
+    MPI_Type_free(&two);
+    mem_free(owner ? MEM_HOST : MEM_DEVICE, p);
+}
+
 /* A shared window of n ints of this rank. */
 static int *open_shared(MPI_Win *win, int n, bool wants, bool apart)
 {
@@ -1014,17 +1143,11 @@ static void dynamic(const test_t *given)
     test_t own = *given, *s = &own;
     int *p[2] = {mem_alloc(MEM_DEVICE, BYTES), mem_alloc(MEM_HOST, BYTES)}, v = 5, old;
     MPI_Aint mine[2], theirs[2], size = 1;
-    MPI_Info info;
     void *base = p;
     int flag = 0, unit;
 
     s->sort = DYNAMIC;
-    MPI_Info_create(&info);
-    if (0 == s->t->rank) {
-        MPI_Info_set(info, "mpool_hints", "mpool=gpusym");
-    }
-    MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
-    MPI_Info_free(&info);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
     MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
     expect_class(s, MPI_Win_shared_query(s->win, 0, &size, &unit, &base), MPI_ERR_RMA_FLAVOR,
                  "MPI_Win_shared_query of a dynamic window");
@@ -1240,6 +1363,7 @@ int main(int argc, char **argv)
         stage(&s, lengths);
         stage(&s, passive);
         stage(&s, counting);
+        stage(&s, contended);
         stage(&s, in_order);
         stage(&s, ahead);
         stage(&s, active);
@@ -1250,6 +1374,9 @@ int main(int argc, char **argv)
         stage(&s, unshared);
     } else if (t.nranks > 1) { /* else it would be a window of host memory */
         stage(&s, host_part);
+        if (!over_hosts) {
+            stage(&s, idle_owner);
+        }
         if (mem_have(MEM_ASYNC)) {
             stage(&s, async_part);
         }

@@ -5,7 +5,8 @@
  * and comparands in GPU memory: each call, each kind of epoch, all results compared. What Open MPI answers to a wrong
  * call must not depend on the memory of the origin. With --fails the simulator fails copy 5 and copy 16 of each rank:
  * the call that needs it returns an error, and can be made again. --served: no component of Open MPI takes the windows,
- * and gpusym's own serves them: they have no bounce buffers.
+ * and gpusym's own serves them: they have no bounce buffers. --unserved: gpusym's own cannot serve dynamic
+ * windows, which request GPU memory.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 #include "test/mpi/check.h"
 
-#define USAGE "[--fails | --served]"
+#define USAGE "[--fails | --served | --unserved]"
 #define ROOM 4096 /* ints of a rank's part */
 #define BYTES (ROOM * sizeof(int))
 
@@ -31,7 +32,7 @@ typedef struct {
 } test_t;
 
 static long wrong; /* checks, since the last stage */
-static bool served;
+static bool served, unserved;
 
 static void check(const test_t *s, bool right, const char *what)
 {
@@ -120,6 +121,7 @@ static MPI_Aint disp(const test_t *s, int i)
 static void open_window(test_t *s, int sort)
 {
     MPI_Aint mine = 0;
+    MPI_Info info;
 
     s->sort = sort;
     s->unit = DYNAMIC == sort ? (MPI_Aint) sizeof(int) : 1;
@@ -131,7 +133,10 @@ static void open_window(test_t *s, int sort)
     } else if (SHARED == sort) {
         MPI_Win_allocate_shared(BYTES, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &s->part, &s->win);
     } else {
-        MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &s->win);
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "mpool_hints", unserved ? "mpool=gpusym" : "mpool=default");
+        MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &s->win);
+        MPI_Info_free(&info);
         s->part = malloc(BYTES);
         MPI_Win_attach(s->win, s->part, BYTES);
         MPI_Get_address(s->part, &mine);
@@ -381,6 +386,9 @@ static void errors(const test_t *s)
 
     same_class(s, host, MPI_Put(s->gpu, 1, MPI_INT, s->right, disp(s, 0), 1, MPI_INT, s->win), "MPI_Put");
     same_class(s, MPI_Win_flush(s->right, s->win), MPI_Win_flush(s->right, s->win), "MPI_Win_flush");
+    if (!served && DYNAMIC == s->sort) {
+        same_class(s, MPI_ERR_RMA_ATTACH, MPI_Win_attach(s->win, s->gpu, BYTES), "MPI_Win_attach of GPU memory");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -498,6 +506,7 @@ int main(int argc, char **argv)
     check_init(&argc, &argv, "rma_host", MPI_THREAD_SINGLE);
     const bool with_faults = check_flag("--fails");
     served = check_flag("--served");
+    unserved = check_flag("--unserved");
     check_arguments_end(USAGE);
     check_start(&t, "rma_host", MPI_COMM_WORLD);
     s.left = (t.rank + t.nranks - 1) % t.nranks;

@@ -1026,6 +1026,29 @@ static void test_gpus_without_opening_them(void **unused)
     cuda.close();
 }
 
+/* By any thread: a context that is current, or a primary one. */
+static void test_gpu_in_use(void **unused)
+{
+    CUcontext popped;
+
+    (void) unused;
+    open_cuda();
+    assert_false(cuda.gpu_in_use());
+    cuCtxPushCurrent_v2(&fake_other[1]);
+    assert_true(cuda.gpu_in_use());
+    cuCtxPopCurrent_v2(&popped);
+    assert_false(cuda.gpu_in_use());
+    fake_primary[1].refs = 1;
+    assert_true(cuda.gpu_in_use());
+    fake.fail_name = "cuDeviceGetCount"; /* as before the program's first use of CUDA */
+    fake.fail_with = CUDA_ERROR_NOT_INITIALIZED;
+    fake.fail_at = 1;
+    assert_false(cuda.gpu_in_use());
+    fake_primary[1].refs = 0;
+    assert_int_equal(fake.retains, 0);
+    cuda.close();
+}
+
 static void test_gpu_link(void **unused)
 {
     static const char *const calls[] = {"cuDeviceGetByPCIBusId", "cuDeviceGetP2PAttribute"};
@@ -2191,6 +2214,7 @@ int main(void)
         TEST(test_multicast_forbidden),
         TEST(test_gpu_primary),
         TEST(test_gpus_without_opening_them),
+        TEST(test_gpu_in_use),
         TEST(test_gpu_link),
         TEST(test_gpu_other_context),
         TEST(test_gpu_of_the_caller),

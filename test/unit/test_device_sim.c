@@ -128,6 +128,7 @@ static void gpu_of_its_own(void **state)
     gpusym_gpu_t *again;
     gpusym_gpu_info_t info;
     assert_int_equal(dev->gpu_open(NULL, &again), GPUSYM_ERR_NOT_AVAILABLE);
+    assert_false(dev->gpu_in_use());
     open_sim();
     OK(dev->open(NULL));
     OK(dev->gpu_open(NULL, &again));
@@ -143,6 +144,7 @@ static void gpu_of_its_own(void **state)
     OK(dev->gpu_count(&count));
     assert_int_equal(count, 1);
     assert_int_equal(dev->gpu_current(), 0);
+    assert_true(dev->gpu_in_use());
     OK(dev->gpu_look(0, &info));
     assert_string_equal(info.name, "simulated GPU");
     OK(dev->gpu_reaches(0, 0, &reaches));

@@ -75,13 +75,14 @@ typedef struct {
     struct ompi_datatype_t *type;
 } buffer_t;
 
-/* result NULL: nothing is fetched. */
+/* result NULL: nothing is fetched. An origin may be shorter than the target's elements, of which the first are then
+ * combined; all are fetched. */
 static int accumulate(const char *call, const buffer_t *origin, const buffer_t *result, int target, ptrdiff_t disp,
                       size_t count, struct ompi_datatype_t *type, struct ompi_op_t *op, struct ompi_win_t *win)
 {
     osc_gpusym_window_t *w = osc_gpusym_window(win);
     const bool stores = &ompi_mpi_op_no_op.op != op, replaces = &ompi_mpi_op_replace.op == op;
-    osc_gpusym_elements_t at, from, to;
+    osc_gpusym_elements_t at, first, from = {.buf = NULL}, to;
     ompi_datatype_t *basic = osc_gpusym_basic_type(type);
 
     if (MPI_PROC_NULL == target) {
@@ -97,13 +98,13 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     if (NULL != result) {
         osc_gpusym_origin(w, result->buf, result->count, result->type, &to);
     }
-    if (stores && NULL == result && from.layout.bytes < at.layout.bytes) {
+    if (NULL == result && from.layout.bytes < at.layout.bytes) {
         osc_gpusym_cut(&at, from.layout.bytes);
     }
     if (NULL != result && to.layout.bytes > at.layout.bytes) {
         osc_gpusym_cut(&to, at.layout.bytes);
     }
-    if ((stores && from.layout.bytes != at.layout.bytes) || (NULL != result && to.layout.bytes != at.layout.bytes)) {
+    if ((stores && from.layout.bytes > at.layout.bytes) || (NULL != result && to.layout.bytes < at.layout.bytes)) {
         return MPI_ERR_TRUNCATE;
     }
     if (0 == at.layout.bytes) {
@@ -122,6 +123,10 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
                                             .op = op};
         return osc_gpusym_remote_access(w, &access);
     }
+    first = at;
+    if (from.layout.bytes < at.layout.bytes) {
+        osc_gpusym_cut(&first, from.layout.bytes);
+    }
     rc = lock_target(w, target);
     if (OMPI_SUCCESS != rc) {
         return rc;
@@ -133,7 +138,8 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
                                     .ngiven = 1,
                                     .fn = combine_few,
                                     .arg = &combined};
-    if (stores && (NULL != result || !replaces) && is_dense(basic) && osc_gpusym_swap(w, &swap, &rc)) {
+    if (from.layout.bytes == at.layout.bytes && (NULL != result || !replaces) && is_dense(basic) &&
+        osc_gpusym_swap(w, &swap, &rc)) {
         unlock_target(w, target);
         return rc;
     }
@@ -143,11 +149,11 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
         rc = OMPI_SUCCESS != rc ? rc : ended;
     }
     if (OMPI_SUCCESS == rc && replaces) {
-        rc = osc_gpusym_move(w, target, &at, &from, &from);
+        rc = osc_gpusym_move(w, target, &first, &from, &from);
         const int ended = osc_gpusym_end_copies(w, target);
         rc = OMPI_SUCCESS != rc ? rc : ended;
-    } else if (OMPI_SUCCESS == rc && stores) {
-        rc = osc_gpusym_combine(w, &at, &from, basic, op);
+    } else if (OMPI_SUCCESS == rc && 0 != from.layout.bytes) {
+        rc = osc_gpusym_combine(w, &first, &from, basic, op);
     }
     unlock_target(w, target);
     return rc;

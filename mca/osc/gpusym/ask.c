@@ -5,9 +5,12 @@
  */
 #include "mca/osc/gpusym/ask.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "opal/runtime/opal_progress.h"
+#include "opal/util/output.h"
 
 #include "mca/osc/gpusym/serve.h"
 
@@ -156,10 +159,87 @@ static int add_run(void *arg, ptrdiff_t off, size_t bytes)
     return 0;
 }
 
+/* ---- without the owner ---- */
+
+/* A copy by the kernel, as far as one call takes it: of 2 GiB it leaves some bytes. */
+#define DIRECT_RUNS 64u
+#define DIRECT_BYTES ((size_t) 1 << 30)
+typedef struct {
+    int pid;
+    bool write;
+    char *packed;
+    size_t bytes; /* of the runs */
+    unsigned runs;
+    struct iovec run[DIRECT_RUNS];
+} direct_t;
+
+/* 0; -1, with errno: not all has been copied. */
+static int copy_runs(direct_t *d)
+{
+    const struct iovec packed = {d->packed, d->bytes};
+
+    if (0 == d->bytes) {
+        return 0;
+    }
+    errno = EFAULT;
+    const ssize_t done = d->write ? process_vm_writev(d->pid, &packed, 1, d->run, d->runs, 0)
+                                  : process_vm_readv(d->pid, &packed, 1, d->run, d->runs, 0);
+    d->packed += d->bytes;
+    const bool all = done >= 0 && (size_t) done == d->bytes;
+    d->bytes = d->runs = 0;
+    return all ? 0 : -1;
+}
+
+static int add_direct(void *arg, ptrdiff_t off, size_t bytes)
+{
+    direct_t *d = arg;
+    uintptr_t at = (uintptr_t) off;
+
+    while (bytes > 0) {
+        if ((DIRECT_RUNS == d->runs || DIRECT_BYTES == d->bytes) && 0 != copy_runs(d)) {
+            return -1;
+        }
+        const size_t room = DIRECT_BYTES - d->bytes, n = bytes < room ? bytes : room;
+        d->run[d->runs++] = (struct iovec){(void *) at, n};
+        d->bytes += n;
+        at += n;
+        bytes -= n;
+    }
+    return 0;
+}
+
+/* False: the owner must be asked, for some of it or, if this process may not access its memory, from now on for all. */
+static bool copy_directly(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l, uint64_t at, void *packed,
+                          bool write)
+{
+    osc_gpusym_part_t *part = &w->part[target];
+    direct_t d;
+
+    if (!__atomic_load_n(&part->direct, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    d.pid = gpusym_peer_pid(part->process);
+    d.write = write;
+    d.packed = packed;
+    d.bytes = d.runs = 0;
+    if (0 == gpusym_layout_runs(l, (ptrdiff_t) (part->address + at), add_direct, &d) && 0 == copy_runs(&d)) {
+        return true;
+    }
+    if (EFAULT != errno) { /* that is memory that the kernel does not copy, as a GPU's */
+        __atomic_store_n(&part->direct, false, __ATOMIC_RELAXED);
+        OSC_GPUSYM_VERBOSE("host memory of rank %d of a window is copied by its owner, in calls of MPI: %s", target,
+                           strerror(errno));
+    }
+    return false;
+}
+
 int osc_gpusym_ask(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l, uint64_t at, void *packed, bool write)
 {
     ask_t a = {.w = w, .box = &w->mailbox[target], .packed = packed, .write = write};
 
+    if (copy_directly(w, target, l, at, packed, write)) {
+        return OMPI_SUCCESS;
+    }
     a.rc = osc_gpusym_get_turn(w, &a.box->origins);
     if (OMPI_SUCCESS != a.rc) {
         return a.rc;

@@ -1,9 +1,9 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Access to memory that cannot be mapped: its owner copies it. An origin writes a request to the owner's mailbox in the
- * page, and the owner's progress function carries it out: it must be in a call of MPI. One request at a time, in the
- * order in which origins come.
+ * Access to memory that cannot be mapped. Host memory the kernel copies, if it permits that; else, and GPU memory, its
+ * owner: an origin writes a request to the owner's mailbox in the page, and the owner's progress function carries it
+ * out: it must be in a call of MPI. One request at a time, in the order in which origins come.
  */
 #ifndef OSC_GPUSYM_ASK_H
 #define OSC_GPUSYM_ASK_H

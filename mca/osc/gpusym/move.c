@@ -191,13 +191,26 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
 
 /* ---- from elements to elements ---- */
 
+/* Host memory of this process that is packed as it stands; NULL: it is none. */
+static char *packed_here(const osc_gpusym_elements_t *e)
+{
+    return GPUSYM_LAYOUT_RUN == e->layout.kind && !e->gpu && !e->far ? e->buf + e->layout.lo : NULL;
+}
+
 /* Through packed memory: of the GPU, or of the host. */
 static int move_packed(osc_gpusym_window_t *w, const osc_gpusym_elements_t *to, const osc_gpusym_elements_t *from)
 {
     const size_t bytes = to->layout.bytes;
+    char *const out = packed_here(from), *const in = packed_here(to);
     void *packed = NULL;
     int rc;
 
+    if (NULL != out) {
+        return osc_gpusym_scatter(w, to, out);
+    }
+    if (NULL != in) {
+        return osc_gpusym_gather(w, from, in);
+    }
     if (to->gpu && from->gpu && GPUSYM_SUCCESS == gpusym_scratch_get(w->dev, w->gpu, bytes, &packed)) {
         rc = osc_gpusym_pack(w, from, packed);
         rc = OMPI_SUCCESS == rc ? osc_gpusym_unpack(w, to, packed) : rc;

@@ -7,7 +7,8 @@
  *   does of MPI_Alloc_mem. Ranks that have it get memory of their GPU, the others of their host;
  * - of MPI_Win_create, where the memory of a rank is a GPU's;
  * - of MPI_Win_allocate_shared, where all ranks have that key, and reach each other's GPUs;
- * - of MPI_Win_create_dynamic, where a rank's info object has that key: GPU memory is going to be attached.
+ * - of MPI_Win_create_dynamic, where a rank's info object has that key, or has not "mpool_hints" at all and the rank
+ *   uses a GPU: GPU memory may be attached.
  *
  * All other windows are left to Open MPI's components, which access memory by the CPU; where there is a GPU, their
  * calls take origins in GPU memory too (wrap.h).
@@ -173,11 +174,22 @@ static const ompi_osc_base_module_t functions = {
 
 /* ---- creation ---- */
 
-static bool requests_gpu(struct opal_info_t *info)
+/* Whether an info object has the key, and if so, in *gpu, whether it requests GPU memory by it. */
+static bool has_hints(struct opal_info_t *info, bool *gpu)
 {
     char hints[OPAL_MAX_INFO_VAL + 1];
+    const bool has = gpusym_info_get(info, GPUSYM_POOL_KEY, hints, sizeof(hints));
 
-    return gpusym_info_get(info, GPUSYM_POOL_KEY, hints, sizeof(hints)) && gpusym_pool_requested(hints);
+    *gpu = has && gpusym_pool_requested(hints);
+    return has;
+}
+
+static bool requests_gpu(struct opal_info_t *info)
+{
+    bool gpu;
+
+    (void) has_hints(info, &gpu);
+    return gpu;
 }
 
 static bool says_true(struct opal_info_t *info, const char *key)
@@ -209,10 +221,17 @@ static int wants_of(const void *p, size_t size)
 
 static int wants(void **base, size_t size, struct opal_info_t *info, int flavor)
 {
+    const gpusym_device_t *dev;
+    bool gpu;
+
     if (MPI_WIN_FLAVOR_CREATE == flavor) {
         return wants_of(*base, size);
     }
-    return requests_gpu(info) ? OURS : OTHERS;
+    if (!has_hints(info, &gpu) && MPI_WIN_FLAVOR_DYNAMIC == flavor) { /* what will be attached is not known yet */
+        dev = gpusym_device_for_memory();
+        gpu = NULL != dev && dev->gpu_in_use();
+    }
+    return gpu ? OURS : OTHERS;
 }
 
 /* The other components are asked for a window: osc/monitoring, one of them, asks all but itself. */
@@ -287,7 +306,8 @@ static int select_other(struct ompi_win_t *win, void **base, size_t size, gpusym
     among_others = false;
     if (OMPI_SUCCESS == rc && gpusym_device_there(&why)) {
         const bool wrapped = OMPI_SUCCESS == osc_gpusym_wrap(win);
-        OSC_GPUSYM_VERBOSE("a window is of osc/%s: origins in GPU memory %s", c->osc_version.mca_component_name,
+        OSC_GPUSYM_VERBOSE("a %swindow is of osc/%s: origins in GPU memory %s",
+                           MPI_WIN_FLAVOR_DYNAMIC == flavor ? "dynamic " : "", c->osc_version.mca_component_name,
                            wrapped ? "go through the host" : "do not work, since there is no memory");
     }
     return rc;
@@ -316,7 +336,7 @@ static int open_window(osc_gpusym_window_t *w, bool apart)
 }
 
 /* Makes this rank's part of a window, and joins the others'. *failed, alike on all ranks: some have not the memory that
- * they want; *w is then NULL. MPI error code. */
+ * they want, or a dynamic window would not be served; *w is then NULL. MPI error code. */
 static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, struct ompi_communicator_t *comm,
                        struct opal_info_t *info, int flavor, osc_gpusym_window_t **w, bool *failed)
 {
@@ -337,7 +357,7 @@ static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, s
     if (OMPI_SUCCESS == rc && !*failed) {
         (*w)->dynamic = dynamic;
         rc = osc_gpusym_window_join(*w, comm, (uint64_t) disp_unit, &apart);
-        *failed = shared && OMPI_SUCCESS == rc && (!(*w)->served || (*w)->asks || apart);
+        *failed = OMPI_SUCCESS == rc && ((shared && ((*w)->asks || apart)) || ((shared || dynamic) && !(*w)->served));
     }
     if (OMPI_SUCCESS == rc && !*failed) {
         rc = open_window(*w, apart);
@@ -349,28 +369,40 @@ static int make_window(void **base, size_t size, gpusym_disp_unit_t disp_unit, s
     return rc;
 }
 
+/* Why a window that is to have GPU memory is another component's. */
+static const char *why_failed(int flavor)
+{
+    switch (flavor) {
+    case MPI_WIN_FLAVOR_DYNAMIC:
+        return OSC_GPUSYM_NOT_SERVED;
+    case MPI_WIN_FLAVOR_SHARED:
+        return "not all ranks have GPU memory for it, want it, or reach it";
+    default:
+        return "not all ranks have GPU memory for it";
+    }
+}
+
 /* Either all ranks have what they requested, or none: the window is then another component's, in host memory, as it is
  * if no rank wants GPU memory. But if no other component takes that (Open MPI 4.1 without osc/pt2pt, where btl/vader
  * copies in two steps), it is served as memory of ranks without a GPU is. */
 static int component_select(struct ompi_win_t *win, void **base, size_t size, gpusym_disp_unit_t disp_unit,
                             struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor, int *model)
 {
-    const bool allocates = MPI_WIN_FLAVOR_ALLOCATE == flavor || MPI_WIN_FLAVOR_SHARED == flavor;
+    const bool given = MPI_WIN_FLAVOR_CREATE == flavor;
     osc_gpusym_window_t *w = NULL;
     bool failed = false;
     int most, rc = osc_gpusym_most(comm, wants(base, size, info, flavor), &most);
 
     if (OMPI_SUCCESS == rc && OTHERS != most) {
         rc = make_window(base, size, disp_unit, comm, info, flavor, &w, &failed);
-        if (OMPI_SUCCESS == rc && failed && allocates) {
-            OSC_GPUSYM_VERBOSE("a window has host memory, since not all ranks have GPU memory for it%s",
-                               MPI_WIN_FLAVOR_SHARED == flavor ? ", want it, or reach it" : "");
+        if (OMPI_SUCCESS == rc && failed && !given) {
+            OSC_GPUSYM_VERBOSE("a window has host memory, since %s", why_failed(flavor));
         }
     }
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
-    if (NULL == w && OTHERS != most && !allocates) {
+    if (NULL == w && OTHERS != most && given) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     if (NULL == w) {
@@ -387,7 +419,7 @@ static int component_select(struct ompi_win_t *win, void **base, size_t size, gp
     w->super = functions;
     w->no_locks = says_true(info, "no_locks");
     win->w_osc_module = &w->super;
-    if (allocates) {
+    if (!given && !w->dynamic) {
         *base = w->part[w->rank].base;
     }
     *model = MPI_WIN_UNIFIED;

@@ -313,12 +313,12 @@ static int add_rows(void *arg, const gpusym_piece_t *p)
     return 0;
 }
 
-/* Sets the pieces of a request to what the target has from a packed byte on, as much as it takes. */
-static void fill_pieces(const access_t *a, osc_gpusym_message_t *m, uint64_t off)
+/* Sets the pieces of a request to what the target has from a packed byte on up to another, as much as it takes. */
+static void fill_pieces(const access_t *a, osc_gpusym_message_t *m, uint64_t off, uint64_t end)
 {
     const gpusym_layout_t *l = &a->call->at->layout;
     const uint64_t most = OSC_GPUSYM_MESSAGE_DATA / a->unit * a->unit;
-    uint64_t want = l->bytes - off < most ? l->bytes - off : most;
+    uint64_t want = end - off < most ? end - off : most;
     fill_t f = {m, a->call->at->at};
 
     for (;;) {
@@ -334,9 +334,6 @@ static void fill_pieces(const access_t *a, osc_gpusym_message_t *m, uint64_t off
 /* Data of the origin behind a request. */
 static int fill_data(const access_t *a, osc_gpusym_message_t *m, uint64_t off)
 {
-    if (NULL == a->call->from) {
-        return OMPI_SUCCESS;
-    }
     m->sent = OSC_GPUSYM_SWAP == a->call->kind ? 2 * m->bytes : m->bytes;
     return run_copy(a->w, &a->from, off, osc_gpusym_message_data(m), m->sent, false);
 }
@@ -345,15 +342,18 @@ static int fill_data(const access_t *a, osc_gpusym_message_t *m, uint64_t off)
 static int start_access(access_t *a, order_t *o, uint64_t *off)
 {
     const osc_gpusym_access_t *call = a->call;
+    const uint64_t given = NULL != call->from ? call->from->layout.bytes : 0, all = call->at->layout.bytes;
+    const bool gives = *off < given;
+    const struct ompi_op_t *op = OSC_GPUSYM_FETCH != call->kind || gives ? call->op : &ompi_mpi_op_no_op.op;
 
     o->m->kind = call->kind;
-    o->m->op = NULL != call->op ? call->op->o_f_to_c_index : -1;
+    o->m->op = NULL != op ? op->o_f_to_c_index : -1;
     o->m->type = NULL != call->basic ? call->basic->d_f_to_c_index : -1;
-    fill_pieces(a, o->m, *off);
+    fill_pieces(a, o->m, *off, gives && given < all ? given : all);
     o->off = *off;
     o->bytes = o->m->bytes;
     *off += o->bytes;
-    int rc = fill_data(a, o->m, o->off);
+    int rc = gives ? fill_data(a, o->m, o->off) : OMPI_SUCCESS;
     if (OMPI_SUCCESS != rc) {
         pthread_mutex_lock(&a->w->remote->lock);
         leave(a->w->remote, o);

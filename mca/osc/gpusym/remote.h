@@ -39,9 +39,9 @@ typedef struct {
     struct ompi_op_t *op;              /* the same */
 } osc_gpusym_access_t;
 
-/* Carries out a call on elements that are far, of the same sizes. What it brings back is there on return; errors of
- * others may be told by osc_gpusym_end_copies, but for dynamic windows, where this waits for the answer, which says
- * whether the memory is attached. */
+/* Carries out a call on elements that are far, of the same sizes; the origin of a FETCH may be shorter. What it brings
+ * back is there on return; errors of others may be told by osc_gpusym_end_copies, but for dynamic windows, where this
+ * waits for the answer, which says whether the memory is attached. */
 int osc_gpusym_remote_access(osc_gpusym_window_t *w, const osc_gpusym_access_t *call);
 /* Waits until a rank (-1: all) has answered all requests of this one. */
 int osc_gpusym_remote_flush(osc_gpusym_window_t *w, int target);

@@ -228,15 +228,21 @@ static bool goes_ahead(void)
     return 0 != __atomic_load_n(&nlocks, __ATOMIC_RELAXED);
 }
 
-/* It has got a lock, or the locks of all ranks; it has released them. */
-static void count_lock(osc_gpusym_held_t held, bool got)
+void osc_gpusym_count_lock(bool got)
 {
-    const uint32_t change = OSC_GPUSYM_UNCHECKED == held ? 0 : got ? 1 : UINT32_MAX;
+    const uint32_t change = got ? 1 : UINT32_MAX;
 
     if (gpusym_threads) {
         __atomic_fetch_add(&nlocks, change, __ATOMIC_RELAXED);
     } else {
         nlocks += change;
+    }
+}
+
+static void count_lock(osc_gpusym_held_t held, bool got)
+{
+    if (OSC_GPUSYM_UNCHECKED != held) {
+        osc_gpusym_count_lock(got);
     }
 }
 

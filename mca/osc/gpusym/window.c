@@ -36,6 +36,7 @@ typedef struct {
     gpusym_segment_id_t page; /* of the first rank of a host */
     gpusym_segment_id_t share;
     uint64_t bytes, unit, off;
+    uint64_t address; /* of host memory */
     uint32_t key;
     bool valid, gpu, shared;
 } card_t;
@@ -285,6 +286,7 @@ static void offer_part(osc_gpusym_window_t *w, card_t *card)
     }
     w->key = card->key;
     card->gpu = own->gpu;
+    card->address = own->gpu ? 0 : (uintptr_t) own->base;
     card->shared = NULL != w->memory && !w->pooled;
     card->share = w->segment;
     card->valid = GPUSYM_SUCCESS == gpusym_pages_open(&card->pages);
@@ -378,6 +380,8 @@ static bool map_all(osc_gpusym_window_t *w, const card_t *card)
         w->part[i].bytes = card[i].bytes;
         w->part[i].unit = card[i].unit;
         w->part[i].gpu = card[i].gpu;
+        w->part[i].address = card[i].address;
+        w->part[i].direct = NULL != w->part[i].process && !card[i].gpu;
         if (w->in_line) {
             continue;
         }

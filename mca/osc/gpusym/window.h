@@ -80,6 +80,8 @@ typedef struct {
     void *share;            /* another process's segment, mapped here, of share_bytes; NULL: none */
     uint64_t share_bytes;   /* of it */
     gpusym_peer_t *process; /* NULL: this one, or one of another host */
+    bool direct;            /* what is not reached may be copied by the kernel, without its owner (ask.h). Atomic */
+    uint64_t address;       /* of its first byte, in its owner's process; 0: in a dynamic window */
 } osc_gpusym_part_t;
 
 /* A copy under way, in the list of its window. */

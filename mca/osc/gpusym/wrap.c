@@ -15,9 +15,13 @@
 
 #include "ompi/op/op.h"
 #include "ompi/request/request.h"
+#include "opal/util/output.h"
 
+#include "mca/common/gpusym/device/plain.h"
 #include "mca/common/gpusym/lock.h"
+#include "mca/common/gpusym/memory/pool.h"
 #include "mca/osc/gpusym/bounce.h"
+#include "mca/osc/gpusym/sync.h"
 
 /* Bounce buffers of a window from which on calls are flushed, in bytes, where the epoch is such that they can be. */
 #define BOUNCE_MAX (64u << 20)
@@ -318,7 +322,7 @@ static int compare_and_swap(const void *origin, const void *compare, void *resul
     return called(w, win, list, target, rc);
 }
 
-/* ---- calls that close others ---- */
+/* ---- calls that close others, and locks ---- */
 
 static int fence(int assertion, struct ompi_win_t *win)
 {
@@ -334,18 +338,37 @@ static int complete(struct ompi_win_t *win)
     return closed(w, last, -1, w->host.osc_complete(win));
 }
 
+/* Behind a function that gets locks, or releases them. */
+static int locked(int rc, bool got)
+{
+    if (OMPI_SUCCESS == rc) {
+        osc_gpusym_count_lock(got);
+    }
+    return rc;
+}
+
+static int lock(int type, int target, int assertion, struct ompi_win_t *win)
+{
+    return locked(find(win)->host.osc_lock(type, target, assertion, win), true);
+}
+
 static int unlock(int target, struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
     const uint64_t last = closing(w);
-    return closed(w, last, target, w->host.osc_unlock(target, win));
+    return closed(w, last, target, locked(w->host.osc_unlock(target, win), false));
+}
+
+static int lock_all(int assertion, struct ompi_win_t *win)
+{
+    return locked(find(win)->host.osc_lock_all(assertion, win), true);
 }
 
 static int unlock_all(struct ompi_win_t *win)
 {
     wrap_t *w = find(win);
     const uint64_t last = closing(w);
-    return closed(w, last, -1, w->host.osc_unlock_all(win));
+    return closed(w, last, -1, locked(w->host.osc_unlock_all(win), false));
 }
 
 static int flush(int target, struct ompi_win_t *win)
@@ -377,6 +400,28 @@ static int flush_local_all(struct ompi_win_t *win)
 }
 
 /* ---- windows ---- */
+
+/* The component would access GPU memory by the CPU. */
+static int attach(struct ompi_win_t *win, void *base, size_t bytes)
+{
+    const bool may_be_gpu = MPI_WIN_FLAVOR_DYNAMIC == win->w_flavor && 0 != bytes;
+    const gpusym_device_t *dev = may_be_gpu ? gpusym_device_for_memory() : NULL;
+    gpusym_mem_t mem = {.kind = GPUSYM_MEM_HOST, .gpu = -1};
+
+    if (NULL != dev && !gpusym_plain(base)) {
+        dev->query(base, &mem);
+    }
+    if (GPUSYM_MEM_DEVICE != mem.kind) {
+        return find(win)->host.osc_win_attach(win, base, bytes);
+    }
+    opal_output(
+        0,
+        "gpusym: rank %d of a dynamic window cannot attach GPU memory to it (%zu bytes at %p, GPU %d): it is a\n"
+        "  window for host memory. Make it when a rank uses a GPU already, without the info key " GPUSYM_POOL_KEY
+        ",\n  or on some rank with " GPUSYM_POOL_KEY "=mpool=gpusym.",
+        ompi_win_rank(win), bytes, base, mem.gpu);
+    return MPI_ERR_RMA_ATTACH;
+}
 
 static int window_free(struct ompi_win_t *win)
 {
@@ -414,6 +459,7 @@ int osc_gpusym_wrap(struct ompi_win_t *win)
         __atomic_store_n(bucket, w, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&wraps.lock);
+    module->osc_win_attach = attach;
     module->osc_free = window_free;
     module->osc_put = put;
     module->osc_get = get;
@@ -427,6 +473,8 @@ int osc_gpusym_wrap(struct ompi_win_t *win)
     module->osc_rget_accumulate = rget_accumulate;
     module->osc_fence = fence;
     module->osc_complete = complete;
+    module->osc_lock = lock;
+    module->osc_lock_all = lock_all;
     module->osc_unlock = unlock;
     module->osc_unlock_all = unlock_all;
     module->osc_flush = flush;

@@ -114,6 +114,9 @@ typedef struct gpusym_device {
      * GPUSYM_ERR_BAD_PARAM: no GPU has this ordinal; GPUSYM_ERR_NOT_AVAILABLE: there is no GPU. */
     int (*gpu_count)(int *count);
     int (*gpu_current)(void);
+    /* Returns whether this process uses a GPU, in whatever thread: there is a context.  The simulator: gpu_open has
+     * been called, or all memory counts as a GPU's.  Starts no driver. */
+    bool (*gpu_in_use)(void);
     int (*gpu_look)(int ordinal, gpusym_gpu_info_t *info);
     int (*gpu_reaches)(int from, int to, bool *reaches);
 

@@ -69,6 +69,7 @@ static const gpusym_device_t cuda = {
     .mem_range = cuda_mem_range,
     .gpu_count = cuda_gpu_count,
     .gpu_current = cuda_gpu_current,
+    .gpu_in_use = cuda_gpu_in_use,
     .gpu_look = cuda_gpu_look,
     .gpu_reaches = cuda_gpu_reaches,
     .gpu_open = cuda_gpu_open,

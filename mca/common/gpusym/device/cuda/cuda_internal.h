@@ -17,6 +17,7 @@
 
 int cuda_gpu_count(int *count);
 int cuda_gpu_current(void);
+bool cuda_gpu_in_use(void);
 int cuda_gpu_look(int ordinal, gpusym_gpu_info_t *info);
 int cuda_gpu_reaches(int from, int to, bool *reaches);
 int cuda_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu);

@@ -212,6 +212,26 @@ int cuda_gpu_current(void)
     return ordinal;
 }
 
+/* Threads that have no context yet may belong to a program that has: its primary ones tell. */
+bool cuda_gpu_in_use(void)
+{
+    CUcontext ctx = NULL;
+    int count = 0, active = 0;
+    unsigned flags;
+    CUdevice dev;
+
+    if (CUDA_SUCCESS != cu.cuCtxGetCurrent(&ctx) || CUDA_SUCCESS != cu.cuDeviceGetCount(&count)) {
+        return false; /* the program has not started the driver */
+    }
+    for (int i = 0; NULL == ctx && !active && i < count; i++) {
+        if (CUDA_SUCCESS != cu.cuDeviceGet(&dev, i) ||
+            CUDA_SUCCESS != cu.cuDevicePrimaryCtxGetState(dev, &flags, &active)) {
+            active = 0;
+        }
+    }
+    return NULL != ctx || active;
+}
+
 /* The driver's name of a GPU. */
 static int find_device(int ordinal, CUdevice *dev)
 {

@@ -124,6 +124,7 @@ static void sim_close(void)
 {
     pthread_mutex_lock(&sim.lock);
     __atomic_store_n(&sim.opened, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&sim.used, false, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&sim.lock);
     sim_streams_close();
     sim_table_clear();
@@ -140,6 +141,11 @@ static int sim_gpu_count(int *count)
 static int sim_gpu_current(void)
 {
     return GPUSYM_SUCCESS == sim_gpu_check(&sim.gpu) ? 0 : -1;
+}
+
+static bool sim_gpu_in_use(void)
+{
+    return sim.host || __atomic_load_n(&sim.used, __ATOMIC_RELAXED);
 }
 
 static int sim_gpu_look(int ordinal, gpusym_gpu_info_t *info)
@@ -177,6 +183,7 @@ static int sim_gpu_open(const gpusym_mem_t *mem, gpusym_gpu_t **gpu)
     if (NULL != mem && mem->gpu > 0) {
         return sim_fail(GPUSYM_ERR_BAD_PARAM, "the simulator gives a process one GPU: there is no number %d", mem->gpu);
     }
+    __atomic_store_n(&sim.used, true, __ATOMIC_RELAXED);
     *gpu = &sim.gpu;
     return GPUSYM_SUCCESS;
 }
@@ -218,6 +225,7 @@ const gpusym_device_t gpusym_device_sim = {
     .mem_range = sim_mem_range,
     .gpu_count = sim_gpu_count,
     .gpu_current = sim_gpu_current,
+    .gpu_in_use = sim_gpu_in_use,
     .gpu_look = sim_gpu_look,
     .gpu_reaches = sim_gpu_reaches,
     .gpu_open = sim_gpu_open,

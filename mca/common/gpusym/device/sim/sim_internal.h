@@ -26,6 +26,7 @@ typedef struct {
     pthread_mutex_t lock; /* open and close */
     bool opened;          /* atomic */
     bool host;            /* gpusym_sim_params.host, as it was at open() */
+    bool used;            /* gpu_open has been called; atomic */
     struct gpusym_gpu gpu;
     char why[512]; /* why open() failed */
 } sim_state_t;
