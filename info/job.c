@@ -107,6 +107,8 @@ static bool awaits(const row_t *w, const row_t *peer)
         return peer->line.vote[s->seq % GPUSYM_AGREEMENT_HISTORY] >> 1 != s->seq;
     case GPUSYM_STATUS_LAUNCH:
         return peer->line.launched < s->seq;
+    case GPUSYM_STATUS_STAGED:
+        return peer->line.ready < s->seq;
     default:
         return false;
     }
@@ -293,7 +295,9 @@ static void tell_late(info_item_t *root)
                   (unsigned long long) waiter->line.status.seq);
     } else {
         char behind[48] = ", which has not launched it";
-        if (GPUSYM_STATUS_LAUNCH != waiter->line.status.awaits) {
+        if (GPUSYM_STATUS_STAGED == waiter->line.status.awaits) {
+            snprintf(behind, sizeof(behind), ", which copies its data to the host");
+        } else if (GPUSYM_STATUS_LAUNCH != waiter->line.status.awaits) {
             snprintf(behind, sizeof(behind), ", behind by %d",
                      late->posted ? distance(waiter->line.status.seq, late->last) : 0);
         }

@@ -634,6 +634,7 @@ stuck() {
 
 of_stuck() {
     local last=$((ranks - 1)) waits
+    local -a staged=(--mca coll_gpusym_allreduce_algorithm staged)
     waits="^rank $last \\(pid|waits for rank $last "
     stuck launch "waited for rank $last for more than 1 seconds" told --mca coll_gpusym_timeout 1 "$late" --before 0
     # The limit of a nonblocking call begins when all have launched it.
@@ -646,6 +647,12 @@ of_stuck() {
     stuck import "$waits" told --mca coll_gpusym_timeout_host 1 "$late"
     stuck alloc "$waits" told --mca coll_gpusym_timeout_host 1 "$late"
     stuck export "$waits" ever --mca coll_gpusym_timeout_host 1 "$late"
+    # In a staged call, before any rank is in Open MPI's.
+    stuck copy "call 3 here, for rank $last .* is copying its data to the host" said --mca coll_gpusym_warn 0.5 "${staged[@]}" "$late" \
+        --before 2
+    stuck copy "call 3 here, for rank $last .* is copying its data to the host" said --mca coll_gpusym_warn 0.5 "${staged[@]}" "$late" \
+        --before 2 --mode nonblocking
+    stuck copy "$waits.* is copying its data to the host" told --mca coll_gpusym_timeout_host 1 "${staged[@]}" "$late" --before 2
 }
 
 # The last rank dies while calls on the others' streams wait for it, and mpirun does not see that.

@@ -9,9 +9,9 @@
  * staged calls, by an operation of the user's, on communicators of their own. No rank takes a wrong result for a right
  * one, and none succeeds behind a failed call. --right: nor does any fail.
  *
- * --one, --mixed, --inter, --full (with coll_gpusym_sim_host=1): one call, which fails on all ranks or ends the job (of
- * several islands); rank 0 has host buffers, and looks at no mark; on an intercommunicator there is none; there is no
- * memory left on rank 1.
+ * --one, --mixed, --inter, --full (with coll_gpusym_sim_host=1): one call, which fails on all ranks, and the next one
+ * too (of several islands); rank 0 has host buffers, and looks at no mark; on an intercommunicator there is none; there
+ * is no memory left on rank 1. Another communicator goes on.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -189,8 +189,18 @@ static MPI_Comm make_comm(bool inter)
     return comm;
 }
 
+/* Whether a call on a communicator succeeds, with the right result. */
+static bool goes_on(const int *in, int *out, MPI_Comm comm)
+{
+    static int image[COUNT];
+    const bool good = MPI_SUCCESS == make(ALLREDUCE, in, out, COUNT, comm);
+    mem_read(image, out, sizeof image);
+    return good && is_right(ALLREDUCE, image);
+}
+
 static void fail_one(const char *what)
 {
+    static int image[COUNT];
     const bool inter = 0 == strcmp("--inter", what), full = 0 == strcmp("--full", what);
     const int kind = inter || 0 == strcmp("--one", what) || (!full && 0 != rank) ? MEM_DEVICE : MEM_HOST,
               n = full ? LONG : COUNT;
@@ -205,11 +215,18 @@ static void fail_one(const char *what)
         memset(in, 0, (size_t) n * sizeof *in);
         memset(out, 0, (size_t) n * sizeof *out);
     }
-    MPI_Comm comm = make_comm(inter);
+    for (int i = 0; i < COUNT; i++) {
+        image[i] = rank + i;
+    }
+    mem_write(in, image, sizeof image);
+    MPI_Comm comm = make_comm(inter), other = make_comm(false);
     if (full && 1 == rank && !mem_limit(4u << 20)) {
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     expect(MPI_SUCCESS != make(ALLREDUCE, in, out, n, comm), "the call fails");
+    expect(MPI_SUCCESS != make(ALLREDUCE, in, out, n, comm), "so does the next one");
+    expect(goes_on(in, out, other), "another communicator goes on");
+    MPI_Comm_free(&other);
     MPI_Comm_free(&comm);
     mem_free(kind, in);
     mem_free(kind, out);

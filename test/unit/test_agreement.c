@@ -843,7 +843,10 @@ static void leaders_are_told_and_tell(void **state)
         assert_true(gpusym_agreement_read(&team.rc[0], &read[0]) && gpusym_agreement_read(&team.rc[1], &read[1]));
         assert_true(gpusym_agreement_is_ready(&team.rc[0], 0, call));
         assert_int_equal(gpusym_agreement_is_ready(&team.rc[0], 1, call), 0 == call % 2);
+        assert_false(gpusym_agreement_has_staged(&team.rc[0], 1, call));
+        assert_false(gpusym_agreement_all_staged(&team.rc[0], call));
         gpusym_agreement_ready(&team.rc[1], call);
+        assert_true(gpusym_agreement_has_staged(&team.rc[0], 1, call));
         assert_true(gpusym_agreement_is_ready(&team.rc[0], 1, call));
         assert_false(gpusym_agreement_is_done(&team.rc[1], 0, call));
         gpusym_agreement_done(&team.rc[0], call);

@@ -192,7 +192,8 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
     }
     t->broken = true;
     t->open = false;
-    t->error = class_of(&run->failure);
+    t->error = COLL_GPUSYM_FAILED_REPORTED == run->failure.kind && MPI_SUCCESS != run->error ? run->error
+                                                                                             : class_of(&run->failure);
     t->runs_on = t->runs_on || COLL_GPUSYM_FAILED_GPU == run->failure.kind;
     run->error = t->error;
 }

@@ -193,6 +193,10 @@ static void begin_forward(request_t *r)
         call_fallback(r, true);
         return;
     }
+    if (coll_gpusym_whole_take(run, &r->bounce, &r->on_host)) {
+        call_fallback(r, true);
+        return;
+    }
     const bool goes_on = coll_gpusym_whole_open(run, &r->bounce, &r->on_host);
     if (MPI_SUCCESS != run->error) {
         call_fallback(r, goes_on);

@@ -109,6 +109,8 @@ static bool is_missing(const waiter_t *w, uint32_t r, const gpusym_seen_t *seen)
         return !gpusym_agreement_is_ready(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_LAUNCH:
         return !gpusym_agreement_has_launched(&t->host.rc, r, w->seq);
+    case COLL_GPUSYM_WAIT_STAGED:
+        return !gpusym_agreement_has_staged(&t->host.rc, r, w->seq);
     case COLL_GPUSYM_WAIT_LED:
         return t->host.leader[r] == r && !gpusym_agreement_is_done(&t->host.rc, r, w->seq);
     default:
@@ -167,6 +169,7 @@ static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
         if (found <= RANKS_TOLD) {
             append(buf, size, &used, 1 == found ? "" : "; ");
             describe_rank(t, r, known, &seen, buf, size, &used);
+            append(buf, size, &used, COLL_GPUSYM_WAIT_STAGED == w->what ? ", and is copying its data to the host" : "");
         }
     }
     if (found > RANKS_TOLD) {
@@ -236,7 +239,7 @@ _Static_assert(
         (int) COLL_GPUSYM_WAIT_SIZES == GPUSYM_STATUS_SIZES && (int) COLL_GPUSYM_WAIT_SETUP == GPUSYM_STATUS_SETUP &&
         (int) COLL_GPUSYM_WAIT_VOTE == GPUSYM_STATUS_VOTE && (int) COLL_GPUSYM_WAIT_READY == GPUSYM_STATUS_READY &&
         (int) COLL_GPUSYM_WAIT_LED == GPUSYM_STATUS_LED && (int) COLL_GPUSYM_WAIT_ISLANDS == GPUSYM_STATUS_ISLANDS &&
-        (int) COLL_GPUSYM_WAIT_LAUNCH == GPUSYM_STATUS_LAUNCH,
+        (int) COLL_GPUSYM_WAIT_LAUNCH == GPUSYM_STATUS_LAUNCH && (int) COLL_GPUSYM_WAIT_STAGED == GPUSYM_STATUS_STAGED,
     "a status names what a call waits for as exec/way.h does");
 
 void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_run_t *run, const char *way,

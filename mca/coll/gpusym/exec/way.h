@@ -42,6 +42,7 @@ typedef enum {
     COLL_GPUSYM_WAIT_LED,     /* for the leaders */
     COLL_GPUSYM_WAIT_ISLANDS, /* for other islands */
     COLL_GPUSYM_WAIT_LAUNCH,  /* nonblocking: for the peers' launches, which come while these are inside MPI */
+    COLL_GPUSYM_WAIT_STAGED,  /* for the peers' copies of their data to host memory */
 } coll_gpusym_wait_for_t;
 
 /* Why a call failed on this rank. `rank`: a member of the team (DEAD, TIMEOUT, CORRUPT, ABORTED), or a rank of the
@@ -106,6 +107,24 @@ typedef struct {
     int reason; /* this island wants the call staged; -1: it does not */
     coll_gpusym_rails_t rails;
 } coll_gpusym_led_t;
+/* The memory of a call that is staged as a whole, and that call on it. */
+typedef struct {
+    coll_gpusym_bounce_t bounce;
+    coll_gpusym_args_t on_host;
+} coll_gpusym_stage_t;
+/* The fallback is not called before all ranks have what they need for it. */
+typedef struct {
+    enum {
+        COLL_GPUSYM_WHOLE_BEGINS,
+        COLL_GPUSYM_WHOLE_FILLS, /* copies to the host are under way */
+        COLL_GPUSYM_WHOLE_AWAITS /* this rank has told that it is ready */
+    } step;
+    coll_gpusym_stage_t *stage; /* owned; NULL: this rank has no GPU memory, or stages in `finish` or in request.c */
+} coll_gpusym_whole_t;
+typedef struct {
+    coll_gpusym_segmentation_t *segmentation; /* owned; NULL: not begun, or this rank has no GPU memory */
+    bool told;                                /* blocking: this rank has told that it is ready */
+} coll_gpusym_segmented_t;
 
 /* One start of a call: all that a way sees of it. Zeroed before its first use, but for what it is. */
 typedef struct coll_gpusym_run {
@@ -133,9 +152,10 @@ typedef struct coll_gpusym_run {
     coll_gpusym_failure_t failure;
     union { /* of the way; zeroed when it is chosen */
         coll_gpusym_kernel_t kernel;
-        coll_gpusym_led_t led;                    /* leaders, rails */
-        coll_gpusym_staged_copies_t *copies;      /* staged copies: owned; NULL: not begun */
-        coll_gpusym_segmentation_t *segmentation; /* nonblocking: owned; NULL: not begun */
+        coll_gpusym_led_t led;               /* leaders, rails */
+        coll_gpusym_staged_copies_t *copies; /* staged copies: owned; NULL: not begun */
+        coll_gpusym_segmented_t segmented;
+        coll_gpusym_whole_t whole;
     } is;
 } coll_gpusym_run_t;
 

@@ -42,39 +42,42 @@ static bool possible(const coll_gpusym_run_t *run)
            read->max_bytes > coll_gpusym_params.piece;
 }
 
-/* A nonblocking call keeps its place before later calls until it is over. After an error the ranks are not at the same
- * segment. */
+/* A nonblocking call keeps its place before later calls until it is over: after an error the ranks are not at the same
+ * segment. A blocking one is handed over once all ranks have memory for it. */
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
+    coll_gpusym_segmented_t *is = &run->is.segmented;
     int rv;
     coll_gpusym_whole_settle(run);
-    if (COLL_GPUSYM_BLOCKING == run->mode) {
-        return COLL_GPUSYM_TURN_HANDED;
-    }
-    if (NULL == run->is.segmentation) {
+    if (NULL == is->segmentation) {
         coll_gpusym_traced_launched(run, 0);
-        run->is.segmentation =
-            coll_gpusym_segmentation_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece);
+        is->segmentation =
+            coll_gpusym_segmentation_begin(run->engine->fallback, run->buffers, coll_gpusym_params.piece, &run->error);
     }
-    if (NULL != run->is.segmentation && !coll_gpusym_segmentation_poll(run->is.segmentation, &rv)) {
+    if (NULL == is->segmentation) {
+        return coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
+    }
+    if (COLL_GPUSYM_BLOCKING == run->mode) {
+        return coll_gpusym_whole_await(run, &is->told);
+    }
+    if (!coll_gpusym_segmentation_poll(is->segmentation, &rv)) {
         return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
     }
-    return NULL != run->is.segmentation && MPI_SUCCESS == rv
-               ? COLL_GPUSYM_TURN_DONE
-               : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
+    return MPI_SUCCESS == rv ? COLL_GPUSYM_TURN_DONE
+                             : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
 }
 
 static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
 {
     (void) recalled;
     (void) due;
-    return NULL == run->is.segmentation || coll_gpusym_segmentation_stopped(run->is.segmentation);
+    return NULL == run->is.segmented.segmentation || coll_gpusym_segmentation_stopped(run->is.segmented.segmentation);
 }
 
 static void end(coll_gpusym_run_t *run)
 {
-    coll_gpusym_segmentation_free(run->is.segmentation);
-    run->is.segmentation = NULL;
+    coll_gpusym_segmentation_free(run->is.segmented.segmentation);
+    run->is.segmented.segmentation = NULL;
 }
 
 static void segment_failed(void *arg, int error)
@@ -86,9 +89,9 @@ static void segment_failed(void *arg, int error)
 
 static int finish(coll_gpusym_run_t *run)
 {
-    const int rv = coll_gpusym_segmentation_blocking(run->engine->fallback, run->buffers, coll_gpusym_params.piece,
-                                                     segment_failed, run);
-    coll_gpusym_whole_forwarded(run, rv);
+    coll_gpusym_whole_forwarded(run,
+                                coll_gpusym_segmentation_blocking(run->is.segmented.segmentation, segment_failed, run));
+    end(run);
     coll_gpusym_whole_look(run);
     return run->error;
 }

@@ -5,6 +5,8 @@
  */
 #include "mca/coll/gpusym/exec/whole.h"
 
+#include <stdlib.h>
+
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/args/names.h"
 #include "mca/coll/gpusym/conf/help.h"
@@ -146,10 +148,96 @@ void coll_gpusym_whole_count(const coll_gpusym_run_t *run, coll_gpusym_counters_
     }
 }
 
+coll_gpusym_turn_t coll_gpusym_whole_await(coll_gpusym_run_t *run, bool *told)
+{
+    gpusym_agreement_t *rc = coll_gpusym_run_agreement(run);
+    if (!*told) {
+        gpusym_agreement_ready(rc, run->task.read.seq);
+        *told = true;
+    }
+    if (!gpusym_agreement_all_staged(rc, run->task.read.seq)) {
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_STAGED);
+    }
+    const int quitter = gpusym_agreement_aborted(rc, run->task.read.seq); /* it was ready, but has not waited for us */
+    return quitter < 0 ? COLL_GPUSYM_TURN_HANDED
+                       : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_ABORTED, quitter, NULL);
+}
+
+/* Begins to copy this rank's data to the host. Copies of a nonblocking call are not waited for. MPI error code. */
+static int begin_stage(coll_gpusym_run_t *run)
+{
+    coll_gpusym_stage_t *s = calloc(1, sizeof *s);
+    if (NULL == s) {
+        return coll_gpusym_bounce_report(run->buffers, "no-memory", sizeof *s);
+    }
+    run->is.whole.stage = s;
+    int rv = coll_gpusym_bounce_open(run->buffers, &s->bounce, &s->on_host);
+    if (MPI_SUCCESS == rv && COLL_GPUSYM_NONBLOCKING == run->mode) {
+        coll_gpusym_bounce_queue(&s->bounce);
+    }
+    return MPI_SUCCESS == rv ? coll_gpusym_bounce_in(run->buffers, &s->bounce) : rv;
+}
+
+/* Whether this rank's data are there; with run->error. */
+static bool poll_stage(coll_gpusym_run_t *run)
+{
+    coll_gpusym_stage_t *s = run->is.whole.stage;
+    return MPI_SUCCESS != run->error || NULL == s || coll_gpusym_bounce_poll(run->buffers, &s->bounce, &run->error);
+}
+
 static coll_gpusym_turn_t poll(coll_gpusym_run_t *run)
 {
-    coll_gpusym_whole_settle(run);
-    return COLL_GPUSYM_TURN_HANDED;
+    coll_gpusym_whole_t *is = &run->is.whole;
+    bool told = COLL_GPUSYM_WHOLE_AWAITS == is->step;
+    if (COLL_GPUSYM_WHOLE_BEGINS == is->step) {
+        const bool together = COLL_GPUSYM_AGREES != run->mode && run->reason >= 0 && all_look(run);
+        coll_gpusym_whole_settle(run);
+        if (!together) {
+            return COLL_GPUSYM_TURN_HANDED;
+        }
+        run->error = run->reason >= 0 ? begin_stage(run) : MPI_SUCCESS;
+        is->step = COLL_GPUSYM_WHOLE_FILLS;
+    }
+    if (COLL_GPUSYM_WHOLE_FILLS == is->step && !poll_stage(run)) {
+        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE);
+    }
+    is->step = COLL_GPUSYM_WHOLE_AWAITS;
+    return MPI_SUCCESS == run->error ? coll_gpusym_whole_await(run, &told)
+                                     : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_REPORTED, -1, NULL);
+}
+
+/* Whether no copy is under way. */
+static bool stop(coll_gpusym_run_t *run, bool recalled, bool due)
+{
+    const coll_gpusym_stage_t *s = run->is.whole.stage;
+    (void) recalled;
+    (void) due;
+    return NULL == s || NULL == s->bounce.lane || 0 != gpusym_current.dev->stream_poll(s->bounce.lane->stream);
+}
+
+static void end(coll_gpusym_run_t *run)
+{
+    coll_gpusym_stage_t *s = run->is.whole.stage;
+    if (NULL != s) {
+        coll_gpusym_bounce_end_queue(&s->bounce);
+        coll_gpusym_bounce_close(&s->bounce);
+        free(s);
+        run->is.whole.stage = NULL;
+    }
+}
+
+bool coll_gpusym_whole_take(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host)
+{
+    coll_gpusym_stage_t *s = run->is.whole.stage;
+    if (NULL == s) {
+        return false;
+    }
+    coll_gpusym_bounce_end_queue(&s->bounce);
+    *bounce = s->bounce;
+    *on_host = s->on_host;
+    free(s);
+    run->is.whole.stage = NULL;
+    return true;
 }
 
 static int finish(coll_gpusym_run_t *run)
@@ -160,7 +248,7 @@ static int finish(coll_gpusym_run_t *run)
     if (run->reason < 0) {
         coll_gpusym_whole_forwarded(run, coll_gpusym_forward(f, run->args));
     } else {
-        if (coll_gpusym_whole_stage(run, &bounce, &on_host)) {
+        if (coll_gpusym_whole_take(run, &bounce, &on_host) || coll_gpusym_whole_stage(run, &bounce, &on_host)) {
             coll_gpusym_whole_forwarded(run, coll_gpusym_forward(f, &on_host));
         }
         coll_gpusym_whole_drain(run, &bounce);
@@ -173,6 +261,8 @@ static int finish(coll_gpusym_run_t *run)
 const coll_gpusym_way_t coll_gpusym_way_whole = {
     .name = "whole",
     .poll = poll,
+    .stop = stop,
+    .end = end,
     .finish = finish,
     .count = coll_gpusym_whole_count,
 };

@@ -186,8 +186,7 @@ static bool get_memory(segmentation_t *c, gpusym_gpu_t *gpu)
     return NULL != c->memory;
 }
 
-/* Opens the GPU, streams and memory. MPI error code; only after MPI_ERR_NO_MEM there is no memory. close_slots() frees
- * what there is. */
+/* Opens the GPU, streams and memory. MPI error code, reported. close_slots() frees what there is. */
 static int open_slots(segmentation_t *c)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
@@ -264,19 +263,31 @@ static int begin_segment(segmentation_t *c, size_t k)
     return coll_gpusym_bounce_in(&s->buffers, &s->bounce);
 }
 
-static void open_segmentation(segmentation_t *c, coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
-                              size_t segment)
+coll_gpusym_segmentation_t *coll_gpusym_segmentation_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
+                                                           size_t segment, int *rv)
 {
     const size_t element = b->args->rdtype->super.size;
+    segmentation_t *c = malloc(sizeof *c);
+    if (NULL == c) {
+        *rv = coll_gpusym_bounce_report(b, "no-memory", sizeof *c);
+        return NULL;
+    }
     *c = (segmentation_t){.f = f, .whole = b->args, .buffers = b, .elements = count_elements(f->comm, b->args)};
     c->segment = segment > element ? segment / element : 1;
     c->segments = (c->elements + c->segment - 1) / c->segment;
-    c->rv = open_slots(c);
+    *rv = open_slots(c);
+    if (MPI_SUCCESS != *rv) {
+        coll_gpusym_segmentation_free(c);
+        return NULL;
+    }
+    return c;
 }
+
+/* ---- blocking ---- */
 
 /* A blocking call in segments. */
 typedef struct {
-    segmentation_t all;
+    segmentation_t *all;
     int rv; /* of the copies of this rank: MPI_SUCCESS, or the first error */
     void (*failed)(void *arg, int error);
     void *arg;
@@ -292,7 +303,7 @@ static void note_copied(blocking_t *b, int rv)
 
 static void begin_blocking(blocking_t *b, size_t k)
 {
-    slot_t *s = place_segment(&b->all, k);
+    slot_t *s = place_segment(b->all, k);
     if (MPI_SUCCESS == b->rv) {
         note_copied(b, coll_gpusym_bounce_in(&s->buffers, &s->bounce));
     }
@@ -301,55 +312,39 @@ static void begin_blocking(blocking_t *b, size_t k)
 /* The fallback's work on a segment; queues the copy back. Returns the fallback's error. */
 static int end_blocking(blocking_t *b, size_t k)
 {
-    slot_t *s = &b->all.slot[k % SLOTS];
+    slot_t *s = &b->all->slot[k % SLOTS];
     if (MPI_SUCCESS == b->rv) {
-        note_copied(b, await_slot(&b->all, s));
+        note_copied(b, await_slot(b->all, s));
     } else if (NULL != s->bounce.lane) { /* the fallback may read what is copied */
         (void) gpusym_lane_await(s->bounce.lane);
     }
-    const int rv = coll_gpusym_forward(b->all.f, &s->on_host);
+    const int rv = coll_gpusym_forward(b->all->f, &s->on_host);
     if (MPI_SUCCESS == rv && MPI_SUCCESS == b->rv) {
         note_copied(b, coll_gpusym_bounce_out(&s->buffers, &s->bounce, rv));
     }
     return rv;
 }
 
-int coll_gpusym_segmentation_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t segment,
-                                      void (*failed)(void *arg, int error), void *arg)
+int coll_gpusym_segmentation_blocking(coll_gpusym_segmentation_t *c, void (*failed)(void *arg, int error), void *arg)
 {
-    blocking_t c = {.rv = MPI_SUCCESS, .failed = failed, .arg = arg};
+    blocking_t b = {.all = c, .rv = MPI_SUCCESS, .failed = failed, .arg = arg};
     size_t begun = 0;
     int rv = MPI_SUCCESS;
 
-    open_segmentation(&c.all, f, b, segment);
-    note_copied(&c, c.all.rv);
-    for (size_t k = 0; MPI_SUCCESS == rv && k < c.all.segments; k++) {
-        while (begun < c.all.segments && begun < k + SLOTS) {
-            begin_blocking(&c, begun++);
+    for (size_t k = 0; MPI_SUCCESS == rv && k < c->segments; k++) {
+        while (begun < c->segments && begun < k + SLOTS) {
+            begin_blocking(&b, begun++);
         }
-        rv = end_blocking(&c, k);
+        rv = end_blocking(&b, k);
     }
-    const int copied = await_slots(&c.all, MPI_SUCCESS == rv ? c.rv : rv);
-    close_slots(&c.all);
+    const int copied = await_slots(c, MPI_SUCCESS == rv ? b.rv : rv);
     if (MPI_SUCCESS == rv) {
-        note_copied(&c, copied);
+        note_copied(&b, copied);
     }
     return copied;
 }
 
 /* ---- nonblocking ---- */
-
-coll_gpusym_segmentation_t *coll_gpusym_segmentation_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
-                                                           size_t segment)
-{
-    segmentation_t *c = malloc(sizeof *c);
-    if (NULL == c) {
-        (void) coll_gpusym_bounce_report(b, "no-memory", sizeof *c);
-        return NULL;
-    }
-    open_segmentation(c, f, b, segment);
-    return c;
-}
 
 /* The fallback begins with the segments that have come to the host, in order: so on all ranks. */
 static void work_segments(segmentation_t *c)

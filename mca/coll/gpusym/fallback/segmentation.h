@@ -17,20 +17,18 @@
  * ranks if they are to divide it. */
 bool coll_gpusym_segmentation_may(struct ompi_communicator_t *comm, const coll_gpusym_args_t *a, uint64_t *bytes,
                                   uint32_t *element);
-/* Does a call in segments of at most `segment` bytes, and of at least an element. MPI error code; what is no fallback's
- * error has been reported. Where this rank cannot copy, it calls failed(arg, error), once, and goes on with the
- * fallback on any data, for the other ranks are in it: they are to find out by themselves, once they have all segments.
- * After MPI_ERR_NO_MEM it cannot go on: failed() must not return. */
-int coll_gpusym_segmentation_blocking(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b, size_t segment,
-                                      void (*failed)(void *arg, int error), void *arg);
-
-/* A nonblocking call in segments, in progress. */
+/* A call in segments. */
 typedef struct coll_gpusym_segmentation coll_gpusym_segmentation_t;
 
-/* Begins a call as coll_gpusym_segmentation_blocking() does it, by nonblocking calls of the fallback. f and b outlive
- * it. NULL: no host memory, which has been reported. */
+/* Prepares a call in segments of at most `segment` bytes, and of at least an element: its memory and streams. f and b
+ * outlive it. NULL: this rank cannot, with the MPI error code *rv, which has been reported. */
 coll_gpusym_segmentation_t *coll_gpusym_segmentation_begin(coll_gpusym_fallback_t *f, const coll_gpusym_buffers_t *b,
-                                                           size_t segment);
+                                                           size_t segment, int *rv);
+/* Does it, by blocking calls of the fallback. MPI error code; what is no fallback's error has been reported. Where this
+ * rank cannot copy, it calls failed(arg, error), once, and goes on with the fallback on any data, for the other ranks
+ * are in it: they are to find out by themselves, once they have all segments. No copy is under way then. */
+int coll_gpusym_segmentation_blocking(coll_gpusym_segmentation_t *c, void (*failed)(void *arg, int error), void *arg);
+/* Or, by nonblocking ones: */
 /* Does what can be done now; never waits. True: it is over, with the MPI error code *rv. Until then no other call of
  * the fallback may begin on this communicator: so its order of calls is the same on all ranks. */
 bool coll_gpusym_segmentation_poll(coll_gpusym_segmentation_t *c, int *rv);

@@ -251,8 +251,22 @@ void gpusym_agreement_ready(gpusym_agreement_t *rc, uint64_t seq)
 
 bool gpusym_agreement_is_ready(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
 {
-    return 0 == (entry_of(rc, r, seq)->flags & GPUSYM_POST_FILLS) ||
-           __atomic_load_n(&rc->line[r]->ready, __ATOMIC_ACQUIRE) >= seq;
+    return 0 == (entry_of(rc, r, seq)->flags & GPUSYM_POST_FILLS) || gpusym_agreement_has_staged(rc, r, seq);
+}
+
+bool gpusym_agreement_has_staged(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq)
+{
+    return __atomic_load_n(&rc->line[r]->ready, __ATOMIC_ACQUIRE) >= seq;
+}
+
+bool gpusym_agreement_all_staged(const gpusym_agreement_t *rc, uint64_t seq)
+{
+    for (uint32_t r = 0; r < rc->nranks; r++) {
+        if (!gpusym_agreement_has_staged(rc, r, seq)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq)

@@ -169,10 +169,13 @@ void gpusym_agreement_launched(gpusym_agreement_t *rc, uint64_t seq);
 bool gpusym_agreement_has_launched(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 bool gpusym_agreement_all_launched(const gpusym_agreement_t *rc, uint64_t seq);
 
-/* Tells the leaders that what this rank had to bring to where they load it is there. */
+/* Tells that what this rank had to bring to where it is loaded is there. */
 void gpusym_agreement_ready(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether rank r has told so, or posted call seq without GPUSYM_POST_FILLS. All entries have been read. */
 bool gpusym_agreement_is_ready(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
+/* Return whether rank r has, or all ranks have, told so: in a staged call, that the rank's data are in host memory. */
+bool gpusym_agreement_has_staged(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
+bool gpusym_agreement_all_staged(const gpusym_agreement_t *rc, uint64_t seq);
 /* A leader tells that it has done call seq for the ranks of its GPU. */
 void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether leader r has. */

@@ -69,7 +69,7 @@ typedef struct {
     uint32_t step;                           /* the owner's progress in its set-up; only rises */
     uint64_t stamp;   /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
     uint64_t said;    /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
-    uint64_t ready;   /* the last call whose input the owner has brought to where a leader loads it */
+    uint64_t ready;   /* the last call whose input the owner has brought to where a leader loads it, or the host */
     uint64_t done;    /* a leader: the last call that it has done for the ranks of its GPU */
     uint64_t verdict; /* member 0 of one of several islands: on which call these have agreed last, and what */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */

@@ -32,6 +32,7 @@ typedef enum {
     GPUSYM_STATUS_LED,     /* leaders */
     GPUSYM_STATUS_ISLANDS, /* ranks of other islands, which are named */
     GPUSYM_STATUS_LAUNCH,  /* ranks that have not launched the kernel of a nonblocking call */
+    GPUSYM_STATUS_STAGED,  /* ranks that have not copied their data to host memory */
     GPUSYM_STATUS_AWAITS
 } gpusym_status_awaits_t;
 
