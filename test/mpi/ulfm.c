@@ -6,7 +6,7 @@
  *
  *     ulfm [--case death|revoke|planned|slots|dup|wildcard|messages|streams]
  *          [--form blocking|nonblocking|persistent] [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host]
- *          [--stop LEFT] [--rounds N] [--injected] [--staged]
+ *          [--stop LEFT] [--rounds N] [--injected] [--staged] [--silent]
  *
  * death     the last rank dies; the survivors see that by their next calls, revoke, acknowledge, agree and shrink, and
  *           go on with the communicator that they have made, on which the next one dies, until LEFT are there
@@ -21,7 +21,8 @@
  * streams   a rank dies whose kernels the others wait for on streams, and a communicator is revoked then
  *
  * --host: buffers in host memory. --injected: the simulator ends the first rank that dies, in the middle of a call.
- * --staged: no call is by kernels.
+ * --staged: no call is by kernels. --silent: the last rank is stopped instead, which the others cannot tell from a host
+ * that is cut off.
  * Exit status 77: Open MPI has no fault tolerance, or mpirun was not told to use it.
  */
 #include <mpi.h>
@@ -55,7 +56,8 @@ static long passed, failed;
 static form_t form;
 static coll_t coll;
 static int kind = MEM_DEVICE;
-static bool injected, staged;
+static bool injected, staged, silent;
+static int stopped; /* the process that has been, for it to be silent; 0: none */
 /* `count` integers for each rank: the buffers of all calls, and what the CPU sees of them. */
 static int *in, *out, *image;
 
@@ -280,7 +282,7 @@ static MPI_Comm duplicate(MPI_Comm comm)
 
 static void die(void)
 {
-    kill(getpid(), SIGKILL);
+    kill(getpid(), silent ? SIGSTOP : SIGKILL);
     pause();
 }
 
@@ -368,6 +370,10 @@ static void lose_last(MPI_Comm *comm, bool by_simulator)
         use(untouched, "a communicator without that rank works");
         say(GOOD_CALLS == good_calls(work, &request, GOOD_CALLS), "the communicator works while all live");
     }
+    if (silent) {
+        stopped = getpid();
+        MPI_Bcast(&stopped, 1, MPI_INT, size_of(*comm) - 1, *comm);
+    }
     if (!by_simulator) {
         tell_last(*comm);
         if (last) {
@@ -394,6 +400,9 @@ static void test_death(MPI_Comm *comm)
     check_arguments_end("");
     for (bool first = true; size_of(*comm) > stop; first = false) {
         lose_last(comm, first && injected);
+    }
+    if (0 != stopped && 0 == rank_in(*comm)) {
+        kill(stopped, SIGKILL); /* mpirun waits for it */
     }
 }
 
@@ -758,6 +767,7 @@ int main(int argc, char **argv)
     void (*const test)(MPI_Comm *) = tests[choose("--case", names, (int) (sizeof(names) / sizeof(names[0])))];
     injected = check_flag("--injected");
     staged = check_flag("--staged");
+    silent = check_flag("--silent");
     count = (int) check_number("--count", 1000);
     kind = check_flag("--host") || 0 == strcmp("host", mem_device()) ? MEM_HOST : MEM_DEVICE;
     const size_t bytes = sizeof *in * (size_t) (count * size_of(comm));

@@ -170,6 +170,23 @@ static bool may_be_segmented(const coll_gpusym_run_t *run)
     return 0 != coll_gpusym_params.piece && (0 == bytes || bytes > coll_gpusym_params.piece);
 }
 
+/* Tells Open MPI of a rank that is lost; of all ranks of an island from which nothing comes. */
+static void tell_lost(const coll_gpusym_run_t *run)
+{
+    const coll_gpusym_failure_t *f = &run->failure;
+    const gpusym_islands_t *islands = &run->engine->team->islands;
+    struct ompi_communicator_t *comm = run->engine->fallback->comm;
+    if (COLL_GPUSYM_FAILED_LOST != f->kind || coll_gpusym_hosts_gave_up == f->text) {
+        return;
+    }
+    (void) gpusym_ft_tell(comm, f->rank);
+    for (int r = 0; coll_gpusym_hosts_silent == f->text && r < ompi_comm_size(comm); r++) {
+        if (gpusym_islands_find(islands, (uint32_t) r) == gpusym_islands_find(islands, (uint32_t) f->rank)) {
+            (void) gpusym_ft_tell(comm, r);
+        }
+    }
+}
+
 void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
 {
     coll_gpusym_team_t *t = run->engine->team;
@@ -181,6 +198,7 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
     if (ended < 0 || gpusym_ft_tell(run->engine->fallback->comm, ended)) { /* else the user has been told before */
         report(run);
     }
+    tell_lost(run);
     if (COLL_GPUSYM_FAILED_REVOKED != run->failure.kind) { /* else Open MPI tells all ranks */
         coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind ? run->failure.rank : ended);
         coll_gpusym_team_abort(t, number);

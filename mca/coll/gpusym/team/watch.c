@@ -10,6 +10,7 @@
 #include "mca/coll/gpusym/team/part.h"
 
 const char coll_gpusym_hosts_gave_up[] = "its island gave up";
+const char coll_gpusym_hosts_silent[] = "nothing has come from its host for as long as coll_gpusym_timeout allows";
 
 /* ---- other islands ---- */
 
@@ -29,7 +30,7 @@ static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
     uint32_t island;
     uint64_t lost_rank;
     if (gpusym_records_silent(h->records, &island)) {
-        *why = "nothing has come from its host for as long as coll_gpusym_timeout allows";
+        *why = coll_gpusym_hosts_silent;
         return (int) h->leader[island];
     }
     if (!gpusym_records_aborted(h->records, &island, &lost_rank)) {

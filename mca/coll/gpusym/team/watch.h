@@ -10,6 +10,8 @@
 
 /* Why an island is lost whose ranks may be there. */
 extern const char coll_gpusym_hosts_gave_up[] __attribute__((visibility("hidden")));
+/* Why all ranks of an island are lost: nothing has come from its leader. */
+extern const char coll_gpusym_hosts_silent[] __attribute__((visibility("hidden")));
 
 /* A rank of the communicator that is lost, or whose island gave up; -1: none. *why: words for it. A call that waits
  * asks about every 10 ms, also before the islands are open. About 1 us for each rank of this host.
