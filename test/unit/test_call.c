@@ -416,6 +416,7 @@ bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer)
     return true;
 }
 const char coll_gpusym_hosts_gave_up[] = "gave up";
+const char coll_gpusym_hosts_silent[] = "silent";
 
 int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
 {
