@@ -8,8 +8,7 @@
  *     held_begin()               from now on; again where libraries have been loaded since
  *     held_now(&blocks, &bytes)  of those allocated since the first held_begin()
  *
- * bytes is that of blocks of less than HELD_LARGE: tables that double, as the queues of the simulator's streams do, are
- * few and large.
+ * bytes is that of blocks of less than HELD_LARGE: tables that double are few and large.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

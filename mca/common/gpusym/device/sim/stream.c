@@ -14,6 +14,9 @@
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
 
+/* Items for which an empty queue has room. More are some 100 KiB, which a stream would have for good. */
+#define ROOM_KEPT 16u
+
 struct gpusym_stream {
     pthread_mutex_t lock; /* covers all but pending; capture is read without it */
     pthread_cond_t more;  /* an item was queued, or quit was set */
@@ -52,6 +55,11 @@ static void *stream_work(void *arg)
         item = stream->ring[stream->head];
         stream->head = (stream->head + 1) % stream->room;
         stream->n--;
+        if (0 == stream->n && stream->room > ROOM_KEPT) {
+            free(stream->ring);
+            stream->ring = NULL;
+            stream->head = stream->room = 0;
+        }
         pthread_mutex_unlock(&stream->lock);
         sim_item_run(&item, &stream->quit);
         sim_item_unpin(&item);
@@ -86,7 +94,7 @@ static int stream_room(gpusym_stream_t *stream, unsigned n)
 {
     unsigned room = stream->room;
     while (room < stream->n + n) {
-        room = 0 == room ? 16 : 2 * room;
+        room = 0 == room ? ROOM_KEPT : 2 * room;
     }
     if (room == stream->room) {
         return GPUSYM_SUCCESS;
