@@ -5,7 +5,8 @@
  * often another one at the address of an earlier one, in a block that peers have mapped or in a new one. Whoever used
  * an old mapping would receive old data: every buffer has other contents, and every byte is compared.
  *
- * In each round every rank sends to the next one and receives from the one before.
+ * In each round every rank sends to the next one and receives from the one before: a buffer as one message, or as
+ * several that are under way together, whose requests may be freed at once; the receiver then tells when it has them.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@
 
 #define USAGE "[--seed N] [--n ROUNDS] [--most BYTES] [--kinds LIST]"
 #define ALIVE 48 /* buffers: several blocks of the driver's */
-#define LEAST 8u /* bytes of a message: shorter than the RTS none goes directly */
+#define LEAST 8u /* bytes of a buffer: shorter than the RTS none goes directly */
+#define PARTS 6  /* messages of a buffer, at most */
 
 typedef struct {
     unsigned char *p;
@@ -95,13 +97,36 @@ static bool is_right(reused_t *r, const buffer_t *b, size_t bytes, uint64_t roun
     return true;
 }
 
+/* Sends one buffer and receives the other, in parts. */
+static void exchange(const buffer_t *in, const buffer_t *out, size_t length, int parts, bool freed, int to, int from)
+{
+    MPI_Request receive[PARTS], send[PARTS];
+    char token = 0;
+
+    for (int i = 0; i < parts; i++) {
+        const size_t first = length * (size_t) i / (size_t) parts, end = length * ((size_t) i + 1) / (size_t) parts;
+        MPI_Irecv(out->p + first, (int) (end - first), MPI_BYTE, from, 1, MPI_COMM_WORLD, &receive[i]);
+        MPI_Isend(in->p + first, (int) (end - first), MPI_BYTE, to, 1, MPI_COMM_WORLD, &send[i]);
+        if (freed) {
+            MPI_Request_free(&send[i]);
+        }
+    }
+    MPI_Waitall(parts, receive, MPI_STATUSES_IGNORE);
+    if (freed) {
+        MPI_Sendrecv(&token, 1, MPI_CHAR, from, 2, &token, 1, MPI_CHAR, to, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Waitall(parts, send, MPI_STATUSES_IGNORE);
+    }
+}
+
 static void one(reused_t *r, uint64_t round)
 {
     const int n = r->t.nranks, to = (r->t.rank + 1) % n, from = (r->t.rank + n - 1) % n;
     const size_t least = (size_t) LEAST << draw(r, 16), drawn = least + draw(r, least);
     const size_t length = drawn < r->most ? drawn : r->most;
     const uint64_t own = ref_mix(r->x + 7 * (uint64_t) r->t.rank);
-    MPI_Request request[2];
+    const int parts = 0 == draw(r, 2) ? 1 : 1 + (int) draw(r, PARTS);
+    const bool freed = 0 == draw(r, 3);
 
     if (0 == draw(r, 500)) {
         drop_all(r);
@@ -110,9 +135,7 @@ static void one(reused_t *r, uint64_t round)
     fill(r->image, length, round, r->t.rank);
     mem_write(in->p, r->image, length);
     const buffer_t *out = renew(r, length, in == &r->alive[(own >> 8) % ALIVE] ? own + 1 : own >> 8);
-    MPI_Irecv(out->p, (int) length, MPI_BYTE, from, 1, MPI_COMM_WORLD, &request[0]);
-    MPI_Isend(in->p, (int) length, MPI_BYTE, to, 1, MPI_COMM_WORLD, &request[1]);
-    MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+    exchange(in, out, length, parts, freed, to, from);
     check_result(&r->t, is_right(r, out, length, round, from));
 }
 

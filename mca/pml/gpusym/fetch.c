@@ -351,6 +351,7 @@ static pml_gpusym_route_t make_route(const request_t *r, const char *from, const
                                 .layout = &r->layout,
                                 .buf = r->base.req_addr,
                                 .on_host = r->on_host,
+                                .together = r->known,
                                 .from = from,
                                 .box = box,
                                 .bytes = bytes_to_move(r)};

@@ -30,9 +30,20 @@ typedef struct {
     gpusym_layout_t layout;
 } pml_gpusym_memory_t;
 
-/* Whether the elements at buf, or some of them, are in device memory; memory is then set. About 0.1 us; with gaps, see
- * gpusym_layout_where(). */
+/* Whether the elements at buf, or some of them, are in device memory; memory is then set. About 0.1 us, or less in an
+ * allocation that is in use; with gaps, see gpusym_layout_where(). */
 bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t *dtype, pml_gpusym_memory_t *memory);
+
+/*
+ * A program may not free the buffer of a request under way, so that what lies in the same allocation needs no question.
+ * One allocation is remembered, of which a third request is under way, or a further one.
+ *
+ * pml_gpusym_memory_use: a request of GPU memory begins. mem: what the device says of it, or has said before. Returns
+ * whether all from its buffer's first byte to its last lies in that allocation, whose id mem->id then still is; it stays
+ * so until pml_gpusym_memory_unuse, which each such request calls once, with what this one returned. Any thread.
+ */
+bool pml_gpusym_memory_use(const gpusym_mem_t *mem, const gpusym_layout_t *layout, const void *buf);
+void pml_gpusym_memory_unuse(bool known);
 
 /* Whether a message is certainly of host memory: true for elements without gaps in the heap, at the cost of a few
  * instructions; false where pml_gpusym_ask_device must tell. */

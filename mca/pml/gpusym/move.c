@@ -18,6 +18,18 @@
 
 typedef pml_gpusym_move_t move_t;
 
+static bool is_together(const pml_gpusym_route_t *route)
+{
+    return route->together || gpusym_layout_together(gpusym_current.dev, route->layout, route->buf);
+}
+
+/* As gpusym_layout_is_one. */
+static bool is_one(const pml_gpusym_route_t *route)
+{
+    return GPUSYM_LAYOUT_RUN == route->layout->kind &&
+           (route->together || gpusym_layout_is_one(gpusym_current.dev, route->layout, route->buf));
+}
+
 /* It has ended before. */
 static int poll_end(move_t *m)
 {
@@ -227,10 +239,8 @@ static int start_packed(move_t *m)
 {
     const pml_gpusym_route_t *route = &m->route;
     const gpusym_layout_t *l = route->layout;
-    const bool whole =
-        gpusym_layout_is_one(gpusym_current.dev, l, route->buf) ||
-        (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes && !gpusym_tuning_pack_message(route->bytes) &&
-         gpusym_layout_together(gpusym_current.dev, l, route->buf));
+    const bool whole = is_one(route) || (GPUSYM_LAYOUT_ROWS == l->kind && route->bytes == l->bytes &&
+                                         !gpusym_tuning_pack_message(route->bytes) && is_together(route));
 
     if (route->on_host && !gpusym_p2p_gpu_reaches((const char *) route->buf + l->lo, l->span)) {
         return start_to_host(m);
@@ -241,8 +251,7 @@ static int start_packed(move_t *m)
 bool pml_gpusym_move_can_wait(const pml_gpusym_route_t *route)
 {
     return !route->on_host && NULL == route->box && GPUSYM_LAYOUT_RUN == route->layout->kind &&
-           gpusym_tuning_copy_by_kernel(route->bytes, 1) &&
-           gpusym_layout_is_one(gpusym_current.dev, route->layout, route->buf);
+           gpusym_tuning_copy_by_kernel(route->bytes, 1) && is_one(route);
 }
 
 int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
@@ -258,8 +267,7 @@ int pml_gpusym_move_start(move_t *m, const pml_gpusym_route_t *route)
         rc = start_packed(m);
     } else {
         m->box = *route->box;
-        rc = !route->on_host && gpusym_layout_box(route->layout, &to) &&
-                     gpusym_layout_together(gpusym_current.dev, route->layout, route->buf)
+        rc = !route->on_host && gpusym_layout_box(route->layout, &to) && is_together(route)
                  ? start_box(m, (char *) route->buf + route->layout->lo, &to)
                  : start_gather(m);
     }

@@ -18,7 +18,8 @@ typedef struct {
     gpusym_gpu_t *gpu; /* which moves the data */
     const gpusym_layout_t *layout;
     void *buf;
-    bool on_host; /* the buffer is host memory */
+    bool on_host;  /* the buffer is host memory */
+    bool together; /* all of it lies in one allocation; false: it is asked */
     const char *from;
     const gpusym_box_t *box; /* `from` is its first byte; NULL: it is packed. Copied */
     size_t bytes;            /* of the message that are moved, at most the layout's; not 0 */

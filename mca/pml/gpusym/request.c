@@ -165,6 +165,15 @@ static bool is_active(request_t *r)
     return OMPI_REQUEST_ACTIVE == pml_gpusym_mpi_request(r)->req_state && !REQUEST_COMPLETE(pml_gpusym_mpi_request(r));
 }
 
+/* The program may free the buffer. */
+static void end_use(request_t *r)
+{
+    if (r->uses) {
+        pml_gpusym_memory_unuse(r->known);
+        r->uses = r->known = false;
+    }
+}
+
 /* MPI_Request_free, and the end of MPI_Wait. */
 static int request_free(ompi_request_t **req)
 {
@@ -174,6 +183,9 @@ static int request_free(ompi_request_t **req)
     const bool active = is_active(r);
     r->freed = active;
     r->base.req_free_called = active;
+    if (active) {
+        end_use(r); /* the program may learn from others when it ends */
+    }
     gpusym_unlock(&requests.lock);
     if (!active) {
         GPUSYM_ACQUIRE(r);
@@ -275,7 +287,8 @@ request_t *pml_gpusym_request_get(const void *buf, size_t count, struct ompi_dat
     OBJ_RETAIN(dtype);
     r->freed = r->on_host = false;
     r->gpu = gpu;
-    r->id = NULL != memory && !persistent ? memory->mem.id : 0;
+    r->mem = NULL != memory ? memory->mem : (gpusym_mem_t){.kind = GPUSYM_MEM_HOST, .gpu = -1};
+    r->uses = r->known = false;
     r->bounce.p = NULL;
     r->peer = NULL;
     r->scratch = NULL;
@@ -390,6 +403,9 @@ void pml_gpusym_request_begin(request_t *r)
     r->since = 0;
     r->polls = 0;
     r->base.req_pml_complete = 0;
+    r->uses = GPUSYM_MEM_DEVICE == r->mem.kind;
+    r->known = r->uses && pml_gpusym_memory_use(&r->mem, &r->layout, r->base.req_addr);
+    r->id = r->known || !q->req_persistent ? r->mem.id : 0;
 }
 
 /* Calls what Open MPI's own layer (one-sided communication) wants to be called at completion, as the PML does before it
@@ -412,6 +428,9 @@ void pml_gpusym_request_complete(request_t *r)
     pml_gpusym_request_free_inner(r);
     pml_gpusym_bounce_put(&r->bounce);
     r->base.req_pml_complete = 1;
+    gpusym_lock(&requests.lock);
+    end_use(r);
+    gpusym_unlock(&requests.lock);
     const bool completes = NULL == q->req_complete_cb || call_back(r);
     /* With the lock, so that request_free() of another thread sees it either active or no longer touched. */
     gpusym_lock(&requests.lock);

@@ -45,9 +45,11 @@ struct pml_gpusym_request {
     bool freed;                            /* MPI_Request_free has been called before it was complete */
     mca_pml_base_send_mode_t mode;         /* of a send */
     gpusym_gpu_t *gpu;                     /* of the buffer */
-    uint64_t id;                           /* of the buffer's allocation, as the device said just now; 0: ask again */
-    gpusym_layout_t layout;                /* of the buffer, base.req_addr */
-    pml_gpusym_bounce_t bounce;            /* what the PML sends from or receives to */
+    gpusym_mem_t mem;                      /* the same, as the device said when the request was made */
+    uint64_t id;                           /* of the buffer's allocation, for this use; 0: ask again */
+    bool uses, known; /* it is a user of GPU memory; of that in host.h, so that its buffer lies in one allocation */
+    gpusym_layout_t layout;     /* of the buffer, base.req_addr */
+    pml_gpusym_bounce_t bounce; /* what the PML sends from or receives to */
 
     /* Of a message that is fetched by its receiver. */
     pml_gpusym_peer_t *peer; /* the process at the other end */

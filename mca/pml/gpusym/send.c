@@ -199,7 +199,7 @@ static int send_staged(request_t *r)
     const int rv = from_host ? send_ordinary(r) : send_bytes(r, r->base.req_tag, r->mode);
 
     r->eager = !from_host && can_buffer(r);
-    r->offered = gpusym_now_ns();
+    r->offered = r->eager ? gpusym_now_ns() : 0;
     if (MPI_SUCCESS == rv && step_staged(r)) {
         pml_gpusym_request_enlist(r, step_staged);
     }
@@ -766,7 +766,7 @@ static outcome_t send_direct(request_t *r, int *rv)
         return send_rts(r, step_piped, rv);
     }
     r->eager = can_buffer(r);
-    r->offered = gpusym_now_ns();
+    r->offered = r->eager ? gpusym_now_ns() : 0;
     pml_gpusym_count(PML_GPUSYM_SENT_DIRECT);
     if (is_box) {
         pml_gpusym_count(PML_GPUSYM_SENT_UNPACKED);
