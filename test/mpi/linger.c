@@ -8,8 +8,8 @@
  * rank before the others have begun; and in the host's memory, of all ranks or of one: others may have rung for those
  * before they knew. --pause: in place of coll_gpusym_linger; --served: kernels stay for longer than this runs, so some
  * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
- * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves,
- * and some work between a call and the wait for it.
+ * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves, and some work between a
+ * call and the wait for it. --middle: the same, of other collectives alone, and of a length that one would serve.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,7 +19,9 @@
 #include "test/mpi/coll.h"
 #include "test/mpi/mpit.h"
 
-#define USAGE "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed] [--large]"
+#define USAGE                                                                                         \
+    "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed] " \
+    "[--large|--middle]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -33,7 +35,7 @@ typedef struct {
     uint64_t seed;
     int kind;
     const char *mode; /* NULL: most are blocking */
-    bool large;
+    bool large, middle;
 } linger_t;
 
 /* Not a sleep, which is too coarse. */
@@ -82,7 +84,7 @@ static const struct {
 static void one(linger_t *l, uint64_t i)
 {
     const uint64_t x = ref_mix(l->seed + i), y = ref_mix(l->seed + 1000000 + i / RUN); /* y: the same in a run */
-    const bool run = 0 == y % 3 && 0 != x % 4, other = run || 0 == x % 7;
+    const bool run = l->middle || (0 == y % 3 && 0 != x % 4), other = run || 0 == x % 7;
     const int kind = kind_of(l, x);
     const char *const types[] = {"MPI_DOUBLE", "MPI_INT"};
     coll_call_t call = {.comm = &l->comm[x / 64 % 8 < 6 ? 0 : x / 64 % COMMS],
@@ -104,7 +106,9 @@ static void one(linger_t *l, uint64_t i)
         call.in_place = 0 != y % 5 % 2;
         call.seed = COLL_ALLTOALLV == call.coll ? y : x; /* it has the counts */
     }
-    if (l->large && !other) {
+    if (l->middle) {
+        call.count = 1024 + y / 64 % 1000; /* 8 KiB and more */
+    } else if (l->large && !other) {
         call.count = 5000 + l->seed % 10000;
     }
     if (coll_possible(&call)) {
@@ -137,7 +141,8 @@ int main(int argc, char **argv)
     served = check_flag("--served");
     l.mode = check_option("--mode");
     l.large = check_flag("--large");
-    coll_work(l.large ? 20 : 0);
+    l.middle = check_flag("--middle");
+    coll_work(l.large || l.middle ? 20 : 0);
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);
     l.kind = MEM_DEVICE;

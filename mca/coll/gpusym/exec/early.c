@@ -31,6 +31,12 @@ bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_
            0 == coll_gpusym_segments_scratch_bytes(task->segments);
 }
 
+bool coll_gpusym_early_prefers(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns)
+{
+    return COLL_GPUSYM_ALLREDUCE != coll_gpusym_task_coll(task) && task->read.max_bytes >= GPUSYM_EARLY_MIN &&
+           coll_gpusym_early_may(e, task, linger_ns);
+}
+
 /* ---- buffers ---- */
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -125,8 +131,7 @@ void coll_gpusym_early_note(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_facts_t *f = &coll_gpusym_facts[k->args->coll];
     if (task->blocking || p->copies || NULL != task->sizes || 0 != coll_gpusym_segments_scratch_bytes(k) ||
-        coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written) ||
-        p->resident) { /* short ones: resident.h */
+        coll_gpusym_has_arrays(f->sent) || coll_gpusym_has_arrays(f->written)) {
         return;
     }
     e->own = sign_rank(task, t->host.rank);

@@ -43,6 +43,8 @@ void coll_gpusym_early_told(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
 /* Whether a call that this rank has just posted may be launched now, if it is like another one. linger_ns: how long a
  * kernel may wait for nothing. */
 bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns);
+/* Whether such a call is to be launched early and not by a resident kernel. */
+bool coll_gpusym_early_prefers(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns);
 /* Launches it, if it is like the last one. The call then goes on as if it were not, and l->resident.how is ENTERS. */
 void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
                               uint64_t linger_ns);
@@ -52,7 +54,7 @@ bool coll_gpusym_early_left(coll_gpusym_early_t *e, coll_gpusym_launch_t *l);
 void coll_gpusym_early_ended(coll_gpusym_early_t *e, const coll_gpusym_task_t *task);
 /* Its kernel has done the call: takes its epochs. False: that failed. */
 bool coll_gpusym_early_done(coll_gpusym_early_t *e, const coll_gpusym_task_t *task);
-/* Remembers a call that all ranks have agreed on, which has been launched by plan p. */
+/* Remembers a call that all ranks have agreed on, which has been launched by plan p, and not to serve other ones. */
 void coll_gpusym_early_note(coll_gpusym_early_t *e, const coll_gpusym_task_t *task, const coll_gpusym_plan_t *p);
 
 #endif

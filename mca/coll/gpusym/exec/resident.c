@@ -217,7 +217,8 @@ static bool command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     gpusym_work_t w; /* only in part */
-    if (NULL != task->sizes || !is_same(all, task, task->read.max_bytes)) {
+    if (NULL != task->sizes || !is_same(all, task, task->read.max_bytes) ||
+        coll_gpusym_early_prefers(&all->early, task, coll_gpusym_resident_linger_ns())) {
         return false;
     }
     if (!is_allreduce(task)) {

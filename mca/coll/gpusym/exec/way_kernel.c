@@ -126,8 +126,9 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     if (COLL_GPUSYM_TURN_DONE != turn) {
         return turn;
     }
+    const bool early = coll_gpusym_early_prefers(&e->residents->early, task, coll_gpusym_resident_linger_ns());
     p->work.linger_ns = 0;
-    if (coll_gpusym_resident_may(task, p)) {
+    if (!early && coll_gpusym_resident_may(task, p)) {
         if (coll_gpusym_resident_command(e->residents, task, l, p)) {
             return runs(run, 1);
         }
@@ -142,7 +143,9 @@ static coll_gpusym_turn_t launch_planned(coll_gpusym_run_t *run)
     if (!coll_gpusym_launch_plan(l, task, p)) {
         return coll_gpusym_run_gpu_failed(run);
     }
-    coll_gpusym_early_note(&e->residents->early, task, p);
+    if (early || !p->resident) {
+        coll_gpusym_early_note(&e->residents->early, task, p);
+    }
     return runs(run, p->work.nblocks);
 }
 
