@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Example: conjugate gradients for a Poisson problem on a cube, cut in slabs over the ranks; vectors, sums and
- * residuals stay in GPU memory, the ranks' sums are plain MPI_Allreduce and MPI_Iallreduce on it.
+ * residuals stay in GPU memory, the ranks' sums are plain MPI_Allreduce and MPI_Iallreduce on it, their halos messages.
  *
  *     mpirun -n 4 --bind-to core --mca coll gpusym examples/cg --n 128
  *     mpirun -n 4 --mca coll gpusym --mca coll_gpusym_device sim examples/cg --device sim
@@ -105,7 +105,7 @@ static void pipelined_begin(const cg_way_t *way, cg_args_t *a)
     launch_matrix(a, CG_R, CG_W, true, true);
 }
 
-/* The halo first: the calls of a communicator are done in their order, so behind the sum it would wait for that. */
+/* The halo first: NCCL does what a communicator is given in order, so behind the sum it would wait for that. */
 static void pipelined_iterate(const cg_way_t *way, cg_args_t *a)
 {
     way->halo(a);

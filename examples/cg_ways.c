@@ -33,37 +33,23 @@ static int neighbour(int side)
 /* ---- gpusym: MPI on GPU memory. A call is made when what it sends is there: MPI does not know our stream
  * ------------- */
 
-/* Faces are exchanged by MPI_Alltoallv, with counts that are 0 but for the two neighbours: point-to-point messages are
- * for the Open MPI at hand, which may not take GPU memory, MPI_Neighbor_alltoallv is staged by gpusym so far, and
- * MPI_Allgather would bring every plane to every rank. The arguments stay the same. */
-static struct {
-    int *counts, *at; /* doubles, by rank */
-} exchange;
-
 static MPI_Request request;
-
-static void exchange_open(const cg_args_t *a)
-{
-    const int plane = (int) cg_plane(a);
-
-    exchange.counts = calloc((size_t) bench_ranks, sizeof(int));
-    exchange.at = calloc((size_t) bench_ranks, sizeof(int));
-    if (NULL == exchange.counts || NULL == exchange.at) {
-        bench_die("no host memory");
-    }
-    for (int side = 0; side < 2; side++) {
-        if (MPI_PROC_NULL != neighbour(side)) {
-            exchange.counts[neighbour(side)] = plane;
-            exchange.at[neighbour(side)] = side * plane;
-        }
-    }
-}
 
 static void gpusym_halo(const cg_args_t *a)
 {
+    const size_t plane = cg_plane(a);
+    MPI_Request requests[4];
+
     stream_wait();
-    MPI_Alltoallv(cg_faces(a), exchange.counts, exchange.at, MPI_DOUBLE, cg_halo(a), exchange.counts, exchange.at,
-                  MPI_DOUBLE, MPI_COMM_WORLD);
+    for (int side = 0; side < 2; side++) {
+        MPI_Irecv(cg_halo(a) + (size_t) side * plane, (int) plane, MPI_DOUBLE, neighbour(side), TAG, MPI_COMM_WORLD,
+                  &requests[side]);
+    }
+    for (int side = 0; side < 2; side++) {
+        MPI_Isend(cg_faces(a) + (size_t) side * plane, (int) plane, MPI_DOUBLE, neighbour(side), TAG, MPI_COMM_WORLD,
+                  &requests[2 + side]);
+    }
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
 }
 
 static void gpusym_reduce(double *own, double *all, int n)
@@ -290,7 +276,6 @@ void cg_ways_open(const cg_args_t *a, bool with_nccl, bool with_streams)
 {
     const size_t bytes = 2 * cg_plane(a) * sizeof(double);
 
-    exchange_open(a);
     host.faces = bench_host_alloc(bytes);
     host.halo = bench_host_alloc(bytes);
     host.own = bench_host_alloc(2 * sizeof(double));
@@ -315,6 +300,4 @@ void cg_ways_close(void)
     bench_host_free(host.own);
     bench_host_free(host.halo);
     bench_host_free(host.faces);
-    free(exchange.at);
-    free(exchange.counts);
 }
