@@ -8,6 +8,7 @@
 int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigned max);
 void *(*gpusym_kernel_sim_reach)(const void *p);
 bool (*gpusym_kernel_sim_leaves)(void);
+bool (*gpusym_kernel_sim_late)(void);
 
 #define GS_NONE (-1) /* no schedule */
 

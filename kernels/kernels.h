@@ -169,6 +169,8 @@ extern int (*gpusym_kernel_sim_mc_members)(const void *mp, void **alias, unsigne
 extern void *(*gpusym_kernel_sim_reach)(const void *p);
 /* Likewise: whether a kernel that was launched early, and has sent its entry, is to leave; NULL: not. */
 extern bool (*gpusym_kernel_sim_leaves)(void);
+/* Likewise: whether a command to a resident kernel comes too late, so that it retires; NULL: not. */
+extern bool (*gpusym_kernel_sim_late)(void);
 /* What the threads of a block share, of a launch on a stream: the simulator's kernels' own. */
 uint64_t *gpusym_kernel_sim_own(void); /* [3 + 2 * GPUSYM_TEAM_MAX], of the calling thread */
 

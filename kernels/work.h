@@ -107,15 +107,13 @@ typedef struct gpusym_copies_work {
 #define GPUSYM_COPY_WAITS 8u
 
 /* In place of a copy: inputs go to the host, and the host's answer to outputs; `out` is a gpusym_exchange_t, in pinned
- * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. With PACKS each output has an answer of its own, whose
- * packs together are those of EXCHANGE_MAX at most. For a kernel of one block that stays. */
+ * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. For a kernel of one block that stays. */
 #define GPUSYM_COPY_EXCHANGES (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)
 /* Bytes of an input, and inputs and outputs, at most. */
 #define GPUSYM_EXCHANGE_MAX 512u
 #define GPUSYM_EXCHANGE_BUFFERS 8u
 #define GPUSYM_EXCHANGE_LINES (2u * (GPUSYM_EXCHANGE_MAX / GPUSYM_PACK)) /* two of a pack */
 #define GPUSYM_EXCHANGE_COMMAND(bytes, nin, nout) ((uint32_t) (bytes) | ((nin) -1u) << 10 | ((nout) -1u) << 13)
-#define GPUSYM_EXCHANGE_APART 0x10000u /* the kernel's, beside these: each output has its own */
 
 /* An LL line as the host sees it: each half has 4 bytes of data, and above them the number that marks it. */
 typedef struct gpusym_ll_line {
@@ -131,6 +129,28 @@ typedef struct gpusym_exchange {
     gpusym_ll_line_t answer[GPUSYM_EXCHANGE_LINES];
     gpusym_ll_line_t sent[GPUSYM_EXCHANGE_BUFFERS * GPUSYM_EXCHANGE_LINES]; /* of each input as many as it needs */
 } gpusym_exchange_t;
+
+/* In place of a copy: the elements at `out`, of `bytes` bytes, are combined with others, and what they were goes to a
+ * result; `in` is a gpusym_combine_t, in pinned host memory, 1 to GPUSYM_COMBINE_MAX bytes. For a kernel of one block
+ * that stays. It waits for nobody, and is not atomic: who has it done sees to it that nobody else writes `out`. */
+#define GPUSYM_COPY_COMBINES (GPUSYM_COPY_EXCHANGES | GPUSYM_COPY_PACKS)
+#define GPUSYM_COMBINE_MAX 16384u
+
+/* What it does beside the operations of kernels.def, which are that of `out` and then of the given elements. */
+enum gpusym_combine_op {
+    GPUSYM_COMBINE_REPLACE = 0x100, /* the given elements go to `out` */
+    GPUSYM_COMBINE_COMPARE,         /* the same, if all bytes at `out` are as those to compare with: a pack at most */
+};
+
+/* The host writes it before the command, all but `found`. Addresses are those of the GPU. */
+typedef struct gpusym_combine {
+    const void *given;    /* NULL: `value` has them */
+    void *result;         /* NULL: none is wanted. May be `found` */
+    const void *compared; /* NULL: `compare` has them, and zeros behind them */
+    uint32_t op, type;    /* of kernels.def; or enum gpusym_combine_op, of any type */
+    uint64_t compare[GPUSYM_PACK / 8];
+    char value[GPUSYM_COMBINE_MAX], found[GPUSYM_COMBINE_MAX];
+} gpusym_combine_t;
 
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */

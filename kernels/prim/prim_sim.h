@@ -283,6 +283,9 @@ GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])
 GS_FN bool gs_command_translate(gs_message_t *m)
 {
     const gs_message_t remote = *m; /* a rank may have no input, or no output */
+    if (NULL != gpusym_kernel_sim_late && gpusym_kernel_sim_late()) {
+        return false;
+    }
     m->in = NULL != remote.in ? gpusym_kernel_sim_reach(remote.in) : NULL;
     m->out = NULL != remote.out ? gpusym_kernel_sim_reach(remote.out) : NULL;
     return (NULL == m->in) == (NULL == remote.in) && (NULL == m->out) == (NULL == remote.out);

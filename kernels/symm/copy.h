@@ -170,7 +170,7 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
 GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const char *first, gpusym_exchange_t *x,
                                  uint32_t says, uint32_t number)
 {
-    const uint32_t bytes = says & 0x3ffu, packs = (bytes + 15) / 16, apart = 0 != (says & GPUSYM_EXCHANGE_APART);
+    const uint32_t bytes = says & 0x3ffu, packs = (bytes + 15) / 16;
     const uint32_t nin = 1 + (says >> 10 & 7u), nout = 1 + (says >> 13 & 7u);
     const uint64_t since = gs_now_ns();
     bool there = true;
@@ -184,7 +184,7 @@ GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const ch
     }
     for (uint32_t i = part.thread; i < nout * packs; i += part.nthreads) {
         char *out = (char *) gs_reach((void *) (uintptr_t) gs_ld_strong(&x->out[i / packs], 8));
-        const gpusym_ll_line_t *line = &x->answer[2 * (apart ? i : i % packs)];
+        const gpusym_ll_line_t *line = &x->answer[2 * (i % packs)];
         gs_pack_t v = {{0, 0}};
         bool low = false, high = false;
         while (!(low && high) && there) {
@@ -205,13 +205,71 @@ GS_OUTLINE void gs_copy_exchange(gs_ctx_t part, const gpusym_work_t *w, const ch
     }
 }
 
-/* A command: a copy, of bytes or of packs, with its signals, or an exchange. Returns the status. */
+/* The pack that a combination makes of one that it has found. */
+GS_FN gs_pack_t gs_combine(uint32_t op, uint32_t type, gs_pack_t found, gs_pack_t given)
+{
+    if (op >= GPUSYM_COMBINE_REPLACE) {
+        return given;
+    }
+    const gs_acc_t acc = gs_acc_any(op, type, gs_acc_start(type, found), given);
+    return gs_acc_end(type, &acc);
+}
+
+/* A combination of the elements at out, as x says. A pack is found, combined and stored by one thread. Up to a warp's
+ * packs the given ones are loaded from the host before it is known whether they are there, at once with the rest: a
+ * round trip across PCIe takes as long as one to another GPU. */
+GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *out, uint32_t bytes)
+{
+    const uint32_t packs = (bytes + 15) / 16, align = gs_align(out);
+    const gs_pack_t places = gs_ld16_strong(&x->given), how = gs_ld16_strong(&x->compared);
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < packs; i += part.nthreads) {
+        gs_pack_t given = {{0, 0}};
+        if (packs <= GS_WARP) {
+            given = gs_ld16_strong(x->value + 16 * i);
+        }
+        const gs_pack_t found = gs_ld_user_strong(out, align, bytes, i);
+        const char *from = (const char *) gs_reach((const void *) (uintptr_t) places.w[0]);
+        const char *compared = (const char *) gs_reach((const void *) (uintptr_t) how.w[0]);
+        char *result = (char *) gs_reach((const void *) (uintptr_t) places.w[1]);
+        const uint32_t op = (uint32_t) how.w[1], type = (uint32_t) (how.w[1] >> 32);
+        if (NULL != from) {
+            given = gs_ld_user_strong(from, gs_align(from), bytes, i);
+        } else if (packs > GS_WARP) {
+            given = gs_ld16_strong(x->value + 16 * i);
+        }
+        bool stores = true;
+        if (GPUSYM_COMBINE_COMPARE == op) {
+            const gs_pack_t want = NULL != compared ? gs_ld_bytes_strong(compared, bytes) : gs_ld16_strong(x->compare);
+            stores = found.w[0] == want.w[0] && found.w[1] == want.w[1];
+        }
+        if (stores) {
+            gs_st_user_word(out, align, bytes, i, gs_combine(op, type, found, given));
+        }
+        if (NULL != result) {
+            gs_st_user_word(result, gs_align(result), bytes, i, found);
+        }
+    }
+    (void) gs_part_all(part, true);
+}
+
+/* What is done in place of a copy: a combination or an exchange, as `does` says. */
+GS_FN void gs_copy_special(gs_ctx_t part, const gpusym_work_t *w, const char *in, char *out, uint32_t bytes,
+                           uint32_t does, uint32_t number)
+{
+    if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES)) {
+        gs_copy_combine(part, (const gpusym_combine_t *) (const void *) in, out, bytes);
+    } else {
+        gs_copy_exchange(part, w, in, (gpusym_exchange_t *) (void *) out, bytes, number);
+    }
+}
+
+/* A command: a copy, of bytes or of packs, with its signals, or what is done in its place. Returns the status. */
 GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
 {
     const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
     if (GPUSYM_COPY_EXCHANGES == (r->skip & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_exchange(part, w, r->m.in, (gpusym_exchange_t *) (void *) r->m.out,
-                         (uint32_t) r->m.bytes | (packs ? GPUSYM_EXCHANGE_APART : 0), r->seq);
+        gs_copy_special(part, w, r->m.in, r->m.out, (uint32_t) r->m.bytes, r->skip, r->seq);
         if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_FAR)) {
             gs_fence_system();
         }
@@ -254,9 +312,8 @@ GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t status = GPUSYM_STATUS_OK;
     if (0 != w->linger_ns && GPUSYM_COPY_EXCHANGES == (w->run[0].does & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_exchange(c, w, (const char *) w->run[0].in, (gpusym_exchange_t *) w->run[0].out,
-                         w->run[0].bytes | (0 != (w->run[0].does & GPUSYM_COPY_PACKS) ? GPUSYM_EXCHANGE_APART : 0),
-                         w->done_seq);
+        gs_copy_special(c, w, (const char *) w->run[0].in, (char *) w->run[0].out, w->run[0].bytes, w->run[0].does,
+                        w->done_seq);
     } else if (0 != w->rows.runs) {
         status = gs_copy_run(c, w);
     } else {

@@ -9,7 +9,8 @@
  * accumulates, if they are more than one; but for the common slot, to which all add. Slots hold integers and doubles by
  * turns. With --host the windows have host memory, and are other components', of which osc/pt2pt does not keep the
  * order of two accumulates: each is alone, but in the common slot; and some of 4.1 accumulate more than is sent, where
- * there is room for more: there is none.
+ * there is room for more: there is none. With --commanded some accumulates of each
+ * rank must have been done by commands to its copier.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -17,9 +18,11 @@
 #include <string.h>
 
 #include "test/mpi/check.h"
+#include "test/mpi/mpit.h"
 #include "test/mpi/soak.h"
 
-#define USAGE "[--n ROUNDS] [--seed SEED] [--host] " SOAK_USAGE
+#define USAGE "[--n ROUNDS] [--seed SEED] [--host] [--commanded] " SOAK_USAGE
+#define COMMANDED "osc_gpusym_combined_by_command"
 #define RANKS 8
 #define CALLS 5  /* of a rank in a round, at most */
 #define SLOT 600 /* elements of 8 bytes */
@@ -496,6 +499,7 @@ int main(int argc, char **argv)
 {
     check_t t;
     test_t s = {.t = &t};
+    unsigned long long commanded = 0;
     bool more;
 
     check_init(&argc, &argv, "random_rma", MPI_THREAD_SINGLE);
@@ -503,6 +507,7 @@ int main(int argc, char **argv)
     const int n = (int) check_number("--n", 200);
     s.nkinds = check_kinds(s.kinds);
     s.host = check_flag("--host");
+    const bool commands = check_flag("--commanded");
     check_arguments_end(USAGE);
     do {
         s.state = soak_seed(soak);
@@ -511,7 +516,11 @@ int main(int argc, char **argv)
             fprintf(stderr, "at most %d ranks\n", RANKS);
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
+        (void) mpit_counter(COMMANDED, &commanded); /* counts from here on */
         windows(&s, n);
+        if (commands) {
+            check_result(&t, mpit_counter(COMMANDED, &commanded) && commanded > 0);
+        }
         const long failed = check_end(&t);
         more = soak_next(soak, t.passed + failed, t.passed, failed);
     } while (more);

@@ -1216,6 +1216,32 @@ static void dynamic(const test_t *given)
     mem_free(MEM_HOST, p[1]);
 }
 
+/* More windows than one call of progress looks at, whose ranks request something of each other in all of them. */
+static void many(const test_t *given)
+{
+    enum { WINDOWS = 20 };
+    test_t s[WINDOWS];
+
+    for (int i = 0; i < WINDOWS; i++) {
+        s[i] = *given;
+        open_window(&s[i], ALLOCATED, NULL, NULL);
+        clear(&s[i]);
+    }
+    for (int i = 0; i < WINDOWS; i++) {
+        int sent = value(s[i].t->rank, i), was = -1;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, s[i].right, 0, s[i].win);
+        MPI_Fetch_and_op(&sent, &was, MPI_INT, s[i].right, 1, MPI_SUM, s[i].win);
+        MPI_Win_unlock(s[i].right, s[i].win);
+        check(&s[i], 0 == was, "what was fetched of one of many windows");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < WINDOWS; i++) {
+        const int k = 0 == i % 2 ? i : WINDOWS - i; /* not in the order of a list */
+        check(&s[k], value(s[k].left, k) == read_int(s[k].part + 1), "what one of many windows holds");
+        close_window(&s[k]);
+    }
+}
+
 static void no_locks(const test_t *given)
 {
     test_t own = *given, *s = &own;
@@ -1388,6 +1414,7 @@ int main(int argc, char **argv)
         stage(&s, lengthy);
         stage(&s, dynamic);
         stage(&s, no_locks);
+        stage(&s, many);
         stage(&s, empty);
     }
     mem_free(MEM_DEVICE, s.gpu);

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/exec/queue.h"
 #include "mca/common/gpusym/exec/staged.h"
 #include "test/unit/clock.h"
@@ -674,6 +675,223 @@ static void two_threads_share_a_copier(void **state)
     assert_true(launches < 4000);
 }
 
+/* ---- combinations ---- */
+
+enum { COMBINES = 24, AT = 4096 }; /* of a type and an operation; where the target's elements are */
+
+static gpusym_combine_t *combine, *combine_at; /* pinned; the same for the GPU */
+
+static int combine_setup(void **state)
+{
+    const int rc = setup(state);
+    OK(dev.host_alloc(gpu, sizeof *combine, (void **) &combine, (void **) &combine_at));
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    return rc;
+}
+
+static int combine_teardown(void **state)
+{
+    gpusym_copiers_dismiss();
+    OK(dev.host_free(gpu, combine));
+    return teardown(state);
+}
+
+/* By a command of its own, what is described. */
+static int run_combine(char *target, uint32_t bytes)
+{
+    const gpusym_copier_run_t run = {
+        .dst = target, .src = combine_at, .bytes = bytes, .does = GPUSYM_COPY_COMBINES | GPUSYM_COPY_FAR};
+    gpusym_copier_t *copier;
+    int rc;
+    OK(gpusym_copier_start(&dev, gpu, &run, &copier));
+    while (0 == (rc = gpusym_copier_poll(copier))) {
+        sched_yield();
+    }
+    return rc;
+}
+
+/* What is to be at the target: as the other kernels reduce. */
+static void expect(uint32_t op, uint32_t type, const unsigned char *there, const unsigned char *given,
+                   const unsigned char *compared, uint32_t bytes, unsigned char *next)
+{
+    const void *const src[2] = {there, given};
+    if (GPUSYM_COMBINE_COMPARE == op) {
+        memcpy(next, 0 == memcmp(there, compared, bytes) ? given : there, bytes);
+    } else if (GPUSYM_COMBINE_REPLACE == op) {
+        memcpy(next, given, bytes);
+    } else {
+        gpusym_kernel_reduce_on_cpu(op, type, src, 2, next, bytes);
+    }
+}
+
+/* One of `bytes` bytes: given elements and those to compare with on the host or on the GPU, the result likewise or
+ * none, all at addresses that are drawn; what is around them stays. */
+static void combine_once(uint32_t op, uint32_t type, uint32_t bytes)
+{
+    static unsigned char there[GPUSYM_COMBINE_MAX + 64], given[GPUSYM_COMBINE_MAX], next[GPUSYM_COMBINE_MAX];
+    unsigned char compared[GPUSYM_PACK];
+    const bool on_gpu = 0 == next_random() % 2, compared_on_gpu = 0 == next_random() % 2;
+    const unsigned result = next_random() % 3; /* 0: none */
+    char *const target = to + AT + next_random() % 32, *const out = to + ROOM / 2 + AT + next_random() % 32;
+    char *const source = to + 3 * (ROOM / 4) + next_random() % 32;
+    for (uint32_t i = 0; i < bytes + 64; i++) {
+        there[i] = (unsigned char) (next_random() % 5);
+    }
+    for (uint32_t i = 0; i < bytes; i++) {
+        given[i] = (unsigned char) (next_random() % 5);
+    }
+    memcpy(compared, there + 32, bytes < GPUSYM_PACK ? bytes : GPUSYM_PACK);
+    compared[bytes < GPUSYM_PACK ? bytes - 1 : 0] ^= next_random() % 2;
+    OK(dev.copy(gpu, target - 32, there, bytes + 64));
+    memset(expected, 0xee, bytes + 64);
+    OK(dev.copy(gpu, out - 32, expected, bytes + 64));
+    memset(combine, 0x77, sizeof *combine); /* of the last one */
+    combine->op = op;
+    combine->type = type;
+    combine->given = on_gpu ? source : NULL;
+    combine->result = 0 == result ? NULL : 1 == result ? (void *) out : combine_at->found;
+    OK(on_gpu ? dev.copy(gpu, source, given, bytes) : GPUSYM_SUCCESS);
+    memcpy(combine->value, given, on_gpu ? 0 : bytes);
+    if (GPUSYM_COMBINE_COMPARE == op) {
+        combine->compared = compared_on_gpu ? source + 2 * GPUSYM_COMBINE_MAX : NULL;
+        OK(compared_on_gpu ? dev.copy(gpu, source + 2 * GPUSYM_COMBINE_MAX, compared, bytes) : GPUSYM_SUCCESS);
+        memset(combine->compare, 0, sizeof combine->compare);
+        memcpy(combine->compare, compared, compared_on_gpu ? 0 : bytes);
+    }
+    expect(op, type, there + 32, given, compared, bytes, next);
+    assert_int_equal(run_combine(target, bytes), 1);
+    if (1 == result) {
+        memcpy(expected + 32, there + 32, bytes);
+    } else if (2 == result) {
+        assert_memory_equal(combine->found, there + 32, bytes);
+    }
+    OK(dev.copy(gpu, got, out - 32, bytes + 64));
+    assert_memory_equal(got, expected, bytes + 64);
+    memcpy(there + 32, next, bytes);
+    OK(dev.copy(gpu, got, target - 32, bytes + 64));
+    assert_memory_equal(got, there, bytes + 64);
+}
+
+/* Elements, few or many. */
+static uint32_t draw_bytes(uint32_t each)
+{
+    const uint32_t most = (uint32_t) (0 == next_random() % 4 ? GPUSYM_COMBINE_MAX : 64);
+    return each * (1 + (uint32_t) next_random() % (most / each));
+}
+
+static void a_copier_combines(void **state)
+{
+    unsigned done = 0;
+    (void) state;
+    for (uint32_t op = 0; op < GPUSYM_OP_COUNT; op++) {
+        for (uint32_t type = 0; type < GPUSYM_T_COUNT; type++) {
+            for (unsigned i = 0; i < COMBINES && gpusym_op_valid(op, type); i++) {
+                combine_once(op, type, draw_bytes((uint32_t) gpusym_type_bytes(type)));
+                done++;
+            }
+        }
+    }
+    for (unsigned i = 0; i < 8 * COMBINES; i++) {
+        combine_once(GPUSYM_COMBINE_REPLACE, GPUSYM_T_COUNT, draw_bytes(1));
+        combine_once(GPUSYM_COMBINE_COMPARE, GPUSYM_T_COUNT, 1 + (uint32_t) next_random() % GPUSYM_PACK);
+        random_short_copy();
+        done += 3;
+    }
+    assert_true(launches > 0 && launches <= done / 257 + 1); /* a kernel serves 256 beside its first */
+}
+
+/* Adds 1 again and again, where kernels leave before, beside and behind a command, cannot be launched, and are
+ * dismissed: each addition is done once, or is told not to have been done. */
+static void add_ones(unsigned times, bool dismisses)
+{
+    uint64_t sum = 0, one = 1, late = 0;
+    OK(dev.copy(gpu, to, &sum, sizeof sum));
+    for (unsigned i = 0; i < times; i++) {
+        memset(combine, 0, offsetof(gpusym_combine_t, value));
+        combine->op = GPUSYM_OP_SUM;
+        combine->type = GPUSYM_T_U64;
+        combine->result = combine_at->found;
+        memcpy(combine->value, &one, sizeof one);
+        const int rc = run_combine(to, sizeof one);
+        if (GPUSYM_ERR_LATE == rc) {
+            late++;
+        } else {
+            assert_int_equal(rc, 1);
+            assert_memory_equal(combine->found, &sum, sizeof sum);
+            sum++;
+        }
+        if (0 == i % 3) {
+            leave_now();
+        }
+        if (dismisses && 0 == i % 50) {
+            gpusym_copiers_dismiss();
+        }
+    }
+    OK(dev.copy(gpu, &one, to, sizeof one));
+    assert_int_equal(one, sum);
+    assert_int_equal(sum + late, times);
+}
+
+static void a_combination_is_done_once(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, false);
+    add_ones(1500, true);
+    assert_true(launches > 1 && launches < 1500);
+}
+
+static bool refuses; /* launches */
+
+static int launch_unless(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    return refuses ? GPUSYM_ERR : launch_counted(graph, stream, kernel, w);
+}
+
+/* No kernel can reach what a command names: each leaves. Another one is launched, which does it, or cannot be launched,
+ * and nothing is done. */
+static void a_combination_that_cannot_is_not_done(void **state)
+{
+    const uint64_t one = 1;
+    uint64_t sum = 0, got_sum;
+    gpusym_copier_t *copier;
+    const char *why;
+    int rc;
+
+    (void) state;
+    gpusym_copy_queues_close();
+    gpusym_lanes_close();
+    dev.close();
+    gpusym_sim_params.fail = "doorbell:1+";
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
+    OK(dev.copy(gpu, from, sent, ROOM));
+    OK(dev.host_alloc(gpu, sizeof *combine, (void **) &combine, (void **) &combine_at));
+    dev.graph_launch = launch_unless;
+    OK(dev.copy(gpu, to, &sum, sizeof sum));
+    memset(combine, 0, sizeof *combine);
+    combine->op = GPUSYM_OP_SUM;
+    combine->type = GPUSYM_T_U64;
+    memcpy(combine->value, &one, sizeof one);
+    const gpusym_copier_run_t run = {
+        .dst = to, .src = combine_at, .bytes = sizeof one, .does = GPUSYM_COPY_COMBINES | GPUSYM_COPY_FAR};
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    for (unsigned i = 0; i < 20; i++) {
+        refuses = false;
+        copy_short(2000, 1, 100); /* a kernel is there */
+        OK(gpusym_copier_start(&dev, gpu, &run, &copier));
+        refuses = 0 == i % 2;
+        while (0 == (rc = gpusym_copier_poll(copier))) {
+            sched_yield();
+        }
+        assert_int_equal(rc, refuses ? GPUSYM_ERR_LATE : 1);
+        sum += refuses ? 0 : 1;
+        OK(dev.copy(gpu, &got_sum, to, sizeof got_sum));
+        assert_int_equal(got_sum, sum);
+    }
+}
+
 /* ---- staged ---- */
 
 enum { CHUNK = 4096 };
@@ -1155,6 +1373,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_combines, combine_setup, combine_teardown),
+        cmocka_unit_test_setup_teardown(a_combination_is_done_once, combine_setup, combine_teardown),
+        cmocka_unit_test_setup_teardown(a_combination_that_cannot_is_not_done, combine_setup, combine_teardown),
         cmocka_unit_test_setup_teardown(staged_by_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(staged_fails_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copy_waits_for_the_signal_of_another, setup, teardown),

@@ -4,7 +4,7 @@
  * Accumulates: see accumulate.h.
  *
  * Each holds the target's lock for accumulates from its first byte to its last, and ends before it returns: so all of
- * them are atomic to each other, and in the order in which a rank calls them. Those of a few bytes are exchanges
+ * them are atomic to each other, and in the order in which a rank calls them. Those of a few elements the copier does
  * (swap.h). Else what MPI_REPLACE stores, and what is fetched, is copied as by put and get. The owner does it for ranks
  * of other hosts, with the same lock.
  */
@@ -33,37 +33,6 @@ static int lock_target(osc_gpusym_window_t *w, int target)
 static void unlock_target(const osc_gpusym_window_t *w, int target)
 {
     osc_gpusym_next_turn(&w->words[target].accumulates);
-}
-
-/* ---- of a few bytes ---- */
-
-typedef struct {
-    ompi_datatype_t *basic;
-    struct ompi_op_t *op;
-} combined_t;
-
-static void combine_few(const void *arg, const char *target, char *const *given, char *next, uint32_t bytes)
-{
-    const combined_t *c = arg;
-
-    if (&ompi_mpi_op_replace.op == c->op) {
-        memcpy(next, given[0], bytes);
-        return;
-    }
-    memcpy(next, target, bytes);
-    ompi_op_reduce(c->op, given[0], next, (int) (bytes / c->basic->super.size), c->basic);
-}
-
-static void compare_few(const void *arg, const char *target, char *const *given, char *next, uint32_t bytes)
-{
-    (void) arg;
-    memcpy(next, 0 == memcmp(target, given[1], bytes) ? given[0] : target, bytes);
-}
-
-/* Elements of such a type have no gaps. */
-static bool is_dense(const ompi_datatype_t *basic)
-{
-    return (size_t) (basic->super.ub - basic->super.lb) == basic->super.size;
 }
 
 /* ---- the calls ---- */
@@ -131,15 +100,10 @@ static int accumulate(const char *call, const buffer_t *origin, const buffer_t *
     if (OMPI_SUCCESS != rc) {
         return rc;
     }
-    const combined_t combined = {basic, op};
-    const osc_gpusym_swap_t swap = {.target = &at,
-                                    .given = {&from},
-                                    .result = NULL != result ? &to : NULL,
-                                    .ngiven = 1,
-                                    .fn = combine_few,
-                                    .arg = &combined};
-    if (from.layout.bytes == at.layout.bytes && (NULL != result || !replaces) && is_dense(basic) &&
-        osc_gpusym_swap(w, &swap, &rc)) {
+    osc_gpusym_swap_t swap = {
+        .target = &at, .given = &from, .result = NULL != result ? &to : NULL, .op = GPUSYM_COMBINE_REPLACE};
+    if (from.layout.bytes == at.layout.bytes && (NULL != result || !replaces) &&
+        (replaces || osc_gpusym_kernels_have(op, basic, &swap.op, &swap.type)) && osc_gpusym_swap(w, &swap, &rc)) {
         unlock_target(w, target);
         return rc;
     }
@@ -210,7 +174,7 @@ static int compare_and_swap(osc_gpusym_window_t *w, const osc_gpusym_elements_t 
                             const osc_gpusym_elements_t *result)
 {
     const osc_gpusym_swap_t swap = {
-        .target = at, .given = {origin, compare}, .result = result, .ngiven = 2, .fn = compare_few};
+        .target = at, .given = origin, .compared = compare, .result = result, .op = GPUSYM_COMBINE_COMPARE};
     char new[BASIC_MAX], old[BASIC_MAX], found[BASIC_MAX];
     int rc;
 

@@ -22,6 +22,7 @@ enum { NONE, READ, WRITE };
 static struct {
     pthread_mutex_t lock;
     osc_gpusym_window_t *first;
+    osc_gpusym_window_t *next; /* where progress goes on; NULL: at the first */
 } open_windows = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t request)
@@ -42,6 +43,10 @@ static int carry_out(osc_gpusym_window_t *w, osc_gpusym_mailbox_t *box, uint32_t
     return rc;
 }
 
+/* Windows that a call of progress looks at, so that it takes no longer where a program has many. Whoever waits calls it
+ * again and again. */
+#define LOOKS 8u
+
 /* A copy may itself make progress: then, and while another thread is here, there is nothing to do. */
 static int make_progress(void)
 {
@@ -50,7 +55,8 @@ static int make_progress(void)
     if (0 != pthread_mutex_trylock(&open_windows.lock)) {
         return 0;
     }
-    for (osc_gpusym_window_t *w = open_windows.first; NULL != w; w = w->next_asked) {
+    osc_gpusym_window_t *w = NULL != open_windows.next ? open_windows.next : open_windows.first;
+    for (unsigned i = 0; i < LOOKS && NULL != w; i++, w = w->next_asked) {
         osc_gpusym_mailbox_t *box = &w->mailbox[w->rank];
         const uint32_t request = __atomic_load_n(&box->request, __ATOMIC_ACQUIRE);
         if (NONE != request) {
@@ -60,6 +66,7 @@ static int make_progress(void)
         }
         n += NULL != w->serve ? osc_gpusym_serve(w) : 0;
     }
+    open_windows.next = w;
     pthread_mutex_unlock(&open_windows.lock);
     return n;
 }
@@ -72,6 +79,7 @@ void osc_gpusym_ask_close(osc_gpusym_window_t *w)
     for (osc_gpusym_window_t **at = &open_windows.first; NULL != *at; at = &(*at)->next_asked) {
         if (w == *at) {
             *at = w->next_asked;
+            open_windows.next = w == open_windows.next ? w->next_asked : open_windows.next;
             last = NULL == open_windows.first;
             break;
         }

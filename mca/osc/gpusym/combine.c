@@ -18,6 +18,7 @@
 #include "mca/common/gpusym/memory/alloc.h"
 #include "mca/common/gpusym/memory/scratch.h"
 #include "mca/common/ompi/types.h"
+#include "mca/osc/gpusym/counters.h"
 #include "mca/osc/gpusym/reduce.h"
 
 /* Polls of a kernel between two looks whether the GPU reports an error. */
@@ -127,26 +128,34 @@ static void run_put(osc_gpusym_window_t *w, run_t *run)
     }
 }
 
+bool osc_gpusym_kernels_have(struct ompi_op_t *op, ompi_datatype_t *basic, uint32_t *kernel_op, uint32_t *kernel_type)
+{
+    const int o = gpusym_mpi_op(op), t = gpusym_mpi_type(basic);
+
+    *kernel_op = (uint32_t) o;
+    *kernel_type = (uint32_t) t;
+    return o >= 0 && t >= 0 && gpusym_op_valid(*kernel_op, *kernel_type) &&
+           basic->super.size == gpusym_type_bytes(*kernel_type);
+}
+
 /* False: nothing has been done. */
 static bool combine_by_kernel(osc_gpusym_window_t *w, const osc_gpusym_elements_t *target,
                               const osc_gpusym_elements_t *origin, ompi_datatype_t *basic, struct ompi_op_t *mpi_op,
                               int *rc)
 {
-    const int op = gpusym_mpi_op(mpi_op), type = gpusym_mpi_type(basic);
+    uint32_t op, type;
     run_t in = {.scratch = NULL}, out = {.scratch = NULL};
     gpusym_lane_t *lane;
 
-    if (!target->gpu || op < 0 || type < 0 || !gpusym_op_valid((unsigned) op, (unsigned) type) ||
-        basic->super.size != gpusym_type_bytes((unsigned) type) || !can_launch(w)) {
+    if (!target->gpu || !osc_gpusym_kernels_have(mpi_op, basic, &op, &type) || !can_launch(w)) {
         return false;
     }
-    const bool ready = OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && origin->own, (unsigned) type) &&
-                       OMPI_SUCCESS == run_get(w, &out, target, true, (unsigned) type) &&
+    const bool ready = OMPI_SUCCESS == run_get(w, &in, origin, origin->gpu && origin->own, type) &&
+                       OMPI_SUCCESS == run_get(w, &out, target, true, type) &&
                        GPUSYM_SUCCESS == gpusym_lane_get(w->dev, w->gpu, &lane);
     if (ready) {
-        *rc = GPUSYM_SUCCESS == launch(w, lane, (unsigned) op, (unsigned) type, out.at, in.at, target->layout.bytes)
-                  ? OMPI_SUCCESS
-                  : MPI_ERR_OTHER;
+        *rc = GPUSYM_SUCCESS == launch(w, lane, op, type, out.at, in.at, target->layout.bytes) ? OMPI_SUCCESS
+                                                                                               : MPI_ERR_OTHER;
         if (OMPI_SUCCESS == *rc && NULL != out.scratch) {
             *rc = osc_gpusym_unpack(w, target, out.at);
         }
@@ -162,9 +171,11 @@ int osc_gpusym_combine(osc_gpusym_window_t *w, const osc_gpusym_elements_t *targ
     int rc = OMPI_SUCCESS;
 
     pthread_mutex_lock(&w->reducing);
-    if (!combine_by_kernel(w, target, origin, basic, op, &rc)) {
+    const bool launched = combine_by_kernel(w, target, origin, basic, op, &rc);
+    if (!launched) {
         rc = combine_by_cpu(w, target, origin, basic, op);
     }
+    osc_gpusym_count(launched ? OSC_GPUSYM_BY_LAUNCH : OSC_GPUSYM_BY_CPU);
     pthread_mutex_unlock(&w->reducing);
     return rc;
 }

@@ -29,6 +29,7 @@
 #include "mca/osc/gpusym/accumulate.h"
 #include "mca/osc/gpusym/ask.h"
 #include "mca/osc/gpusym/attach.h"
+#include "mca/osc/gpusym/counters.h"
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/remote.h"
 #include "mca/osc/gpusym/serve.h"
@@ -39,6 +40,7 @@
 /* Above all others: Open MPI's have 101 at most by default. */
 #define PRIORITY 1000
 
+static int component_register(void);
 static int component_open(void);
 static int component_close(void);
 static int component_init(bool enable_progress_threads, bool enable_mpi_threads);
@@ -56,7 +58,7 @@ GPUSYM_COMPONENT_EXPORT ompi_osc_base_component_t mca_osc_gpusym_component = {
             MCA_BASE_MAKE_VERSION(component, GPUSYM_VERSION_MAJOR, GPUSYM_VERSION_MINOR, GPUSYM_VERSION_RELEASE),
             .mca_open_component = component_open,
             .mca_close_component = component_close,
-            .mca_register_component_params = gpusym_face_register,
+            .mca_register_component_params = component_register,
         },
     .osc_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE},
     .osc_init = component_init,
@@ -64,6 +66,12 @@ GPUSYM_COMPONENT_EXPORT ompi_osc_base_component_t mca_osc_gpusym_component = {
     .osc_select = component_select,
     .osc_finalize = component_finalize,
 };
+
+static int component_register(void)
+{
+    const int rc = gpusym_face_register();
+    return OMPI_SUCCESS == rc ? osc_gpusym_counters_register(&mca_osc_gpusym_component.osc_version) : rc;
+}
 
 static int component_open(void)
 {

@@ -1,170 +1,135 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Accumulates of a few bytes: see swap.h.
+ * Accumulates of a few elements: see swap.h.
  */
 #include "mca/osc/gpusym/swap.h"
 
+#include <sched.h>
 #include <string.h>
 
-#include "mca/common/gpusym/exec/exchange.h"
+#include "opal/runtime/opal_progress.h"
+
+#include "mca/common/gpusym/exec/copier.h"
 #include "mca/common/gpusym/gpus.h"
 #include "mca/common/gpusym/memory/left.h"
+#include "mca/osc/gpusym/counters.h"
 
-/* The target's elements are the first input and the first output. */
-typedef struct {
-    const void *in[1 + OSC_GPUSYM_SWAP_GIVEN];
-    void *out[2];
-    uint32_t nin, nout, bytes;
-    uint32_t input[OSC_GPUSYM_SWAP_GIVEN]; /* which input brings those given; 0: they are in host memory */
-} swap_work_t;
+/* Polls of a command after which it takes longer than a copier that is there: a kernel is launched for it. */
+#define LATE_POLLS 1024u
 
-/* Whether the copier of the window's GPU reaches the elements, as one run. */
+/* Whether the copier of the window's GPU reaches the elements, as one run, or they are in host memory. */
 static bool is_run(const osc_gpusym_elements_t *e)
 {
     return GPUSYM_LAYOUT_RUN == e->layout.kind && e->own;
 }
 
-static void *run_at(const osc_gpusym_elements_t *e)
+static char *run_at(const osc_gpusym_elements_t *e)
 {
     return e->buf + e->layout.lo;
 }
 
-/* False: it is not for such elements. */
-static bool plan_swap(const osc_gpusym_swap_t *swap, swap_work_t *work)
+static bool fits(const osc_gpusym_swap_t *swap)
 {
-    const osc_gpusym_elements_t *target = swap->target, *result = swap->result;
+    const osc_gpusym_elements_t *target = swap->target;
+    const size_t most = GPUSYM_COMBINE_COMPARE == swap->op ? GPUSYM_PACK : GPUSYM_COMBINE_MAX;
 
-    if (!target->gpu || target->far || GPUSYM_LAYOUT_RUN != target->layout.kind ||
-        target->layout.bytes > OSC_GPUSYM_SWAP_MAX || (NULL != result && !is_run(result))) {
-        return false;
-    }
-    *work = (swap_work_t){
-        .in = {run_at(target)}, .out = {run_at(target)}, .nin = 1, .nout = 1, .bytes = (uint32_t) target->layout.bytes};
-    for (uint32_t i = 0; i < swap->ngiven; i++) {
-        const osc_gpusym_elements_t *e = swap->given[i];
-        if (!is_run(e)) {
-            return false;
-        }
-        if (e->gpu) {
-            work->input[i] = work->nin;
-            work->in[work->nin++] = run_at(e);
-        }
-    }
-    if (NULL != result && result->gpu) {
-        work->out[work->nout++] = run_at(result);
-    }
-    return true;
+    return target->gpu && !target->far && GPUSYM_LAYOUT_RUN == target->layout.kind && target->layout.bytes <= most &&
+           is_run(swap->given) && (NULL == swap->compared || is_run(swap->compared)) &&
+           (NULL == swap->result || is_run(swap->result));
 }
 
-/* Pinned memory for exchanges, made at the first. The caller has w->reducing. */
-static gpusym_exchange_t *get_area(osc_gpusym_window_t *w)
+/* Pinned memory, made at the first accumulate. The caller has w->reducing. */
+static gpusym_combine_t *get_area(osc_gpusym_window_t *w)
 {
     char limits[GPUSYM_LIMITS_TEXT];
     void *host, *dev;
 
-    if (NULL == w->exchange && !w->exchange_tried) {
-        w->exchange_tried = true;
-        if (GPUSYM_SUCCESS == w->dev->host_alloc(w->gpu, sizeof *w->exchange, &host, &dev)) {
-            w->exchange = host;
-            w->exchange_dev = dev;
+    if (NULL == w->combine && !w->combine_tried) {
+        w->combine_tried = true;
+        if (GPUSYM_SUCCESS == w->dev->host_alloc(w->gpu, sizeof *w->combine, &host, &dev)) {
+            w->combine = host;
+            w->combine_dev = dev;
         } else {
             OSC_GPUSYM_VERBOSE("short accumulates take longer, without pinned memory: %s%s", w->dev->error(),
                                gpusym_memory_limits(limits));
         }
     }
-    return w->exchange;
+    return w->combine;
 }
 
-/* What has come of the target's elements and of those given, and what is to become of them; aligned for any type. */
-typedef struct {
-    _Alignas(GPUSYM_PACK) char in[GPUSYM_EXCHANGE_BUFFERS][GPUSYM_EXCHANGE_MAX];
-    char next[OSC_GPUSYM_SWAP_MAX];
-} values_t;
-
-static void compute(const osc_gpusym_swap_t *swap, const swap_work_t *work, values_t *v)
+/* Elements that are not GPU memory go to `value`. Returns where the GPU finds them; NULL: there. */
+static const void *give(const osc_gpusym_elements_t *e, void *value, size_t bytes)
 {
-    char *given[OSC_GPUSYM_SWAP_GIVEN] = {NULL};
-
-    for (uint32_t i = 0; i < swap->ngiven; i++) {
-        given[i] = 0 != work->input[i] ? v->in[work->input[i]] : run_at(swap->given[i]);
+    if (e->gpu) {
+        return run_at(e);
     }
-    swap->fn(swap->arg, v->in[0], given, v->next, work->bytes);
+    memcpy(value, run_at(e), bytes);
+    return NULL;
 }
 
-/* Takes the inputs once they are there, and answers. */
-static bool answer(const osc_gpusym_swap_t *swap, const swap_work_t *work, gpusym_exchange_t *x, uint32_t number,
-                   values_t *v)
+static void describe(const osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap)
 {
-    if (!gpusym_exchange_inputs(x, work->nin, work->bytes, number, v->in)) {
-        return false;
+    gpusym_combine_t *x = w->combine;
+    const size_t bytes = swap->target->layout.bytes;
+
+    x->op = swap->op;
+    x->type = swap->type;
+    x->given = give(swap->given, x->value, bytes);
+    if (NULL != swap->compared) {
+        memset(x->compare, 0, sizeof x->compare);
+        x->compared = give(swap->compared, x->compare, bytes);
     }
-    compute(swap, work, v);
-    gpusym_exchange_answer(x, 0, v->next, work->bytes, number);
-    if (2 == work->nout) {
-        gpusym_exchange_answer(x, 1, v->in[0], work->bytes, number);
-    }
-    return true;
+    x->result = NULL == swap->result ? NULL
+                : swap->result->gpu  ? run_at(swap->result)
+                                     : (char *) w->combine_dev + offsetof(gpusym_combine_t, found);
 }
 
-/* GPUSYM_SUCCESS: the inputs have come; *stored: and the outputs are stored. Another one: the device's. */
-static int exchange(osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap, const swap_work_t *work, values_t *v,
-                    bool *stored)
+/* GPUSYM_SUCCESS: it is done. GPUSYM_ERR_NOT_AVAILABLE, GPUSYM_ERR_LATE: nothing is. Another one: the device's. */
+static int command(osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap)
 {
-    gpusym_exchange_t *x = get_area(w);
+    const gpusym_copier_run_t run = {.dst = run_at(swap->target),
+                                     .src = w->combine_dev,
+                                     .bytes = (uint32_t) swap->target->layout.bytes,
+                                     .does = GPUSYM_COPY_COMBINES | GPUSYM_COPY_FAR};
     gpusym_copier_t *copier;
-    const gpusym_copier_run_t run = {.dst = w->exchange_dev,
-                                     .src = work->in[0],
-                                     .bytes = GPUSYM_EXCHANGE_COMMAND(work->bytes, work->nin, work->nout),
-                                     .does = GPUSYM_COPY_EXCHANGES | GPUSYM_COPY_FAR | GPUSYM_COPY_PACKS};
 
-    *stored = false;
-    if (NULL == x) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
-    }
-    memcpy(x->in, work->in, sizeof work->in);
-    memcpy(x->out, work->out, sizeof work->out);
-    gpusym_exchange_clear(x, work->nin, work->nout, work->bytes);
     gpusym_p2p_gpu_review(w->gpu);
     int rc = gpusym_copier_start(w->dev, w->gpu, &run, &copier);
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    bool answered = false;
-    uint32_t number;
-    do {
-        number = gpusym_copier_number(copier); /* another one, if it had to be launched again */
-        answered = answered || answer(swap, work, x, number, v);
-        rc = gpusym_copier_poll(copier);
-    } while (0 == rc);
-    if (rc < 0 && GPUSYM_ERR_LATE != rc) {
-        return rc;
+    for (uint32_t polls = 1; 0 == (rc = gpusym_copier_poll(copier)); polls++) {
+        if (w->dev->simulated || 0 == polls % LATE_POLLS) { /* its GPUs are threads of this host */
+            opal_progress();
+            sched_yield();
+        }
     }
-    *stored = answered && 1 == rc && !gpusym_exchange_late(x, number);
-    return answered || answer(swap, work, x, number, v) ? GPUSYM_SUCCESS : GPUSYM_ERR_NOT_AVAILABLE;
+    return 1 == rc ? GPUSYM_SUCCESS : rc;
 }
 
 bool osc_gpusym_swap(osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap, int *rc)
 {
-    swap_work_t work;
-    values_t v;
-    bool stored;
+    int done = GPUSYM_ERR_NOT_AVAILABLE;
 
-    if (!plan_swap(swap, &work)) {
+    if (!fits(swap)) {
         return false;
     }
     pthread_mutex_lock(&w->reducing);
-    const int done = exchange(w, swap, &work, &v, &stored);
+    if (NULL != get_area(w)) {
+        describe(w, swap);
+        done = command(w, swap);
+    }
+    if (GPUSYM_SUCCESS == done && NULL != swap->result && !swap->result->gpu) {
+        memcpy(run_at(swap->result), w->combine->found, swap->target->layout.bytes);
+    }
     pthread_mutex_unlock(&w->reducing);
-    if (GPUSYM_ERR_NOT_AVAILABLE == done) {
+    if (GPUSYM_ERR_NOT_AVAILABLE == done || GPUSYM_ERR_LATE == done) {
         return false;
     }
-    *rc = GPUSYM_SUCCESS == done ? OMPI_SUCCESS : MPI_ERR_OTHER;
-    if (OMPI_SUCCESS == *rc && !stored) { /* the GPU has not waited for the answer, or not stored all of it */
-        *rc = osc_gpusym_scatter(w, swap->target, v.next);
+    if (GPUSYM_SUCCESS == done) {
+        osc_gpusym_count(OSC_GPUSYM_BY_COMMAND);
     }
-    if (OMPI_SUCCESS == *rc && NULL != swap->result && (!stored || !swap->result->gpu)) {
-        *rc = osc_gpusym_scatter(w, swap->result, v.in[0]);
-    }
+    *rc = osc_gpusym_class(w->dev, done);
     return true;
 }

@@ -199,8 +199,8 @@ void osc_gpusym_window_destroy(osc_gpusym_window_t *w)
     if (NULL != w->ticket) {
         (void) w->dev->mem_free(w->gpu, w->ticket);
     }
-    if (NULL != w->exchange) {
-        (void) w->dev->host_free(w->gpu, w->exchange);
+    if (NULL != w->combine) {
+        (void) w->dev->host_free(w->gpu, w->combine);
     }
     if (NULL != w->page && w->page_owner == w->rank) {
         gpusym_segment_free(&w->page_id, w->page);

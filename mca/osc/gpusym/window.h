@@ -150,14 +150,14 @@ typedef struct osc_gpusym_window {
     bool *got;                /* [n]: locks, while MPI_Win_lock_all tries to get all */
     uint32_t nheld;
 
-    /* Reductions by kernels, and exchanges. `reducing` guards them. */
+    /* What accumulates are combined with. `reducing` guards it. */
     pthread_mutex_t reducing;
     bool launches_tried;
     void *ticket; /* exec/job.h; NULL: there are no kernels, or none has been launched */
     uint32_t sm_count;
-    bool exchange_tried;
-    struct gpusym_exchange *exchange; /* swap.h: pinned memory; NULL: there is none. Owned */
-    void *exchange_dev;               /* the same for the GPU */
+    bool combine_tried;
+    struct gpusym_combine *combine; /* swap.h: pinned memory; NULL: there is none. Owned */
+    void *combine_dev;              /* the same for the GPU */
 } osc_gpusym_window_t;
 
 static inline osc_gpusym_window_t *osc_gpusym_window(const struct ompi_win_t *win)

@@ -199,12 +199,12 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, con
 static void command_kernel(gpusym_copier_t *c)
 {
     const gpusym_copier_run_t *run = &c->run;
-    const bool exchanges = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
-    const bool packs = !exchanges && run->bytes > gpusym_tuning_copy_resident_max();
+    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES); /* or GPUSYM_COPY_COMBINES */
+    const bool packs = !special && run->bytes > gpusym_tuning_copy_resident_max();
     c->commanded = true;
     c->served++;
     gpusym_kernel_told_busy(told(c), c->served, gpusym_coarse_ns());
-    if (!exchanges && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
+    if (!special && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
         gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
     }
     gpusym_lane_command(c->lane, run->src, run->dst, packs ? run->bytes / GPUSYM_PACK : run->bytes,
@@ -255,8 +255,8 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
     return GPUSYM_SUCCESS;
 }
 
-/* The kernel has left before it read the command: another one does the copy, or else the driver, which waits for no
- * signal. */
+/* The kernel has left before it read the command: another one does the copy, or else the driver, if it is no more than
+ * a copy. */
 static int launch_again(gpusym_copier_t *c)
 {
     gpusym_tuning_resident_ended(&c->worth, c->served - 1, c->lingers, GPUSYM_RESIDENT_EXPIRED);

@@ -21,14 +21,14 @@ void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_
 
 /* A copy of 1 to gpusym_tuning_copy_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
  * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
- * gpusym_tuning_copy_resident_packs_max() bytes. */
+ * gpusym_tuning_copy_resident_packs_max() bytes; or what kernels/work.h has in place of a copy. */
 typedef struct {
     void *dst;
     const void *src;
     uint32_t bytes;
-    /* GPUSYM_COPY_FAR, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or GPUSYM_COPY_EXCHANGES, with
-     * GPUSYM_COPY_FAR if an output is not memory of this GPU, and GPUSYM_COPY_PACKS if each has an answer of its own:
-     * bytes and dst are then as it says. */
+    /* GPUSYM_COPY_FAR, GPUSYM_COPY_SIGNALS, GPUSYM_COPY_WAITS (kernels/work.h); or GPUSYM_COPY_EXCHANGES or
+     * GPUSYM_COPY_COMBINES, with GPUSYM_COPY_FAR if an output is not memory of this GPU: src, bytes and dst are then as
+     * these say. */
     uint32_t does;
     uint32_t signal; /* its number */
 } gpusym_copier_run_t;
@@ -41,8 +41,12 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
  * kernels. */
 int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
                           gpusym_copier_t **copier);
-/* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE: the
- * signal has not come, and nothing has been copied. */
+/* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE:
+ * nothing has been done, since the signal has not come, or the kernel had left and cannot be launched again.
+ *
+ * What is done once only (a combination) is safe with that: the kernel's word tells that it has done the command, or
+ * that it had left before it, which is then launched again (kernels/symm/resident.h), and never both. After another
+ * error nobody knows: do not repeat it. */
 int gpusym_copier_poll(gpusym_copier_t *copier);
 
 /* Of an exchange that is under way: the number that marks its lines; another one after a poll that has launched it

@@ -21,10 +21,10 @@ static bool is_marked(const gpusym_ll_line_t *line, uint32_t number)
            __atomic_load_n(&line->half[1], __ATOMIC_ACQUIRE) >> 32 == number;
 }
 
-void gpusym_exchange_clear(gpusym_exchange_t *x, uint32_t nin, uint32_t answers, uint32_t bytes)
+void gpusym_exchange_clear(gpusym_exchange_t *x, uint32_t nin, uint32_t bytes)
 {
     memset(&x->late, 0, sizeof x->late);
-    memset(x->answer, 0, 2 * answers * packs_of(bytes) * sizeof *x->answer);
+    memset(x->answer, 0, 2 * packs_of(bytes) * sizeof *x->answer);
     memset(x->sent, 0, 2 * nin * packs_of(bytes) * sizeof *x->sent);
 }
 
@@ -44,16 +44,15 @@ bool gpusym_exchange_inputs(const gpusym_exchange_t *x, uint32_t nin, uint32_t b
     return true;
 }
 
-void gpusym_exchange_answer(gpusym_exchange_t *x, uint32_t which, const void *answer, uint32_t bytes, uint32_t number)
+void gpusym_exchange_answer(gpusym_exchange_t *x, const void *answer, uint32_t bytes, uint32_t number)
 {
     const uint32_t words = PACK_WORDS * packs_of(bytes);
-    gpusym_ll_line_t *line = &x->answer[which * words / 2];
     char padded[GPUSYM_EXCHANGE_MAX] = {0};
     memcpy(padded, answer, bytes);
     for (uint32_t i = 0; i < words; i++) {
         uint32_t data;
         memcpy(&data, &padded[4 * i], sizeof data);
-        __atomic_store_n(&line[i / 2].half[i % 2], (uint64_t) number << 32 | data, __ATOMIC_RELAXED);
+        __atomic_store_n(&x->answer[i / 2].half[i % 2], (uint64_t) number << 32 | data, __ATOMIC_RELAXED);
     }
 }
 

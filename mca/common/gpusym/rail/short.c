@@ -61,7 +61,7 @@ static bool begin_exchange(gpusym_rail_t *r, const void *const *src, uint32_t ns
     }
     memcpy(x->in, src, nsrc * sizeof *src);
     memcpy(x->out, r->out, r->nout * sizeof *r->out);
-    gpusym_exchange_clear(x, nsrc, 1, (uint32_t) bytes);
+    gpusym_exchange_clear(x, nsrc, (uint32_t) bytes);
     const gpusym_copier_run_t run = {.dst = gpusym_rail_device(r, (const char *) x),
                                      .src = src[0],
                                      .bytes = GPUSYM_EXCHANGE_COMMAND(bytes, nsrc, r->nout),
@@ -100,7 +100,7 @@ static bool take_inputs(gpusym_rail_t *r, uint32_t number)
 
 static void give_answer(gpusym_rail_t *r, const char *answer)
 {
-    gpusym_exchange_answer(exchange_area(r), 0, answer, (uint32_t) r->call.bytes,
+    gpusym_exchange_answer(exchange_area(r), answer, (uint32_t) r->call.bytes,
                            gpusym_copier_number(r->copies.exchange.copier));
     r->copies.exchange.answer = answer;
 }

@@ -386,9 +386,6 @@ void *sim_kernel_reach(const void *p)
 {
     sim_region_t *pin;
     void *at;
-    if (sim_fault_due(SIM_FAULT_DOORBELL)) {
-        return NULL;
-    }
     if (GPUSYM_SUCCESS != sim_reach(p, 1, sim.host ? SIM_REACH_HOST : 0, &at, &pin)) {
         return NULL;
     }

@@ -65,6 +65,12 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     return GPUSYM_SUCCESS;
 }
 
+/* gpusym_kernel_sim_late */
+static bool command_is_late(void)
+{
+    return sim_fault_due(SIM_FAULT_DOORBELL);
+}
+
 /* gpusym_kernel_sim_leaves */
 static bool entry_fails(void)
 {
@@ -101,6 +107,7 @@ static int open_locked(void)
     gpusym_kernel_sim_mc_members = gpusym_sim_mc_members;
     gpusym_kernel_sim_reach = sim_kernel_reach;
     gpusym_kernel_sim_leaves = entry_fails;
+    gpusym_kernel_sim_late = command_is_late;
     return GPUSYM_SUCCESS;
 }
 

@@ -267,7 +267,7 @@ void sim_item_run(const sim_item_t *item, const bool *quit);
 void sim_item_unpin(sim_item_t *item);
 
 /* gpusym_kernel_sim_reach: the address by which a resident kernel reaches p. Its callers wait for the kernel, so
- * nothing is pinned. NULL: the kernel retires, as it does when its time runs out just then. */
+ * nothing is pinned. NULL: of a command, the kernel retires, as it does when its time runs out just then. */
 void *sim_kernel_reach(const void *p);
 
 /* ---- stream.c ---- */
