@@ -152,6 +152,12 @@ typedef struct gpusym_combine {
     char value[GPUSYM_COMBINE_MAX], found[GPUSYM_COMBINE_MAX];
 } gpusym_combine_t;
 
+/* With more bytes than a combination has, COMBINES is a list of copies: `in` is an array of gpusym_box_run_t, in pinned
+ * host memory, of 1 to GPUSYM_LIST_MAX, and so says `bytes`; `out` is that of the first. Outputs do not overlap. The
+ * threads of the block are dealt out to them evenly. */
+#define GPUSYM_LIST_MAX 16u
+#define GPUSYM_LIST_COMMAND(n) (GPUSYM_COMBINE_MAX + (uint32_t) (n))
+
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */
 #define GPUSYM_COPY_BLOCKS 64u
@@ -180,8 +186,9 @@ typedef struct gpusym_box {
 typedef struct gpusym_box_run {
     const void *in;
     void *out;
-    uint32_t bytes;         /* the first so many packed bytes of both boxes */
-    uint16_t first, blocks; /* its blocks of the launch; those of runs follow each other */
+    uint32_t bytes;        /* the first so many packed bytes of both boxes */
+    uint8_t first, blocks; /* its blocks of the launch; those of runs follow each other. Not of a list */
+    uint16_t unit;         /* bytes that a thread moves at a time: the largest power of two, up to 16, for both boxes */
     gpusym_box_t from, to;
 } gpusym_box_run_t;
 /* Boxes of a launch at most: as many as stand there. */

@@ -25,6 +25,10 @@
 /* The same of whole packs, of which each thread has eight loads under way. A message of 32 KiB, 64, 128 and 256 KiB
  * takes 5.9, 6.5, 8.6 and 11.9 us, and by a launch 9.3, 9.8, 9.8 and 9.9. */
 #define RESIDENT_PACKS_MAX (128u << 10)
+/* Copies that one block does by one command: each thread moves so many units of the longest, and all no more than so
+ * many bytes. An estimate. */
+#define LIST_UNITS (16u * THREADS)
+#define LIST_BYTES (48u << 10)
 /* A copy of 4 MiB on a GPU with nothing else to do ends 12 us after it has been queued. An estimate. */
 #define WAIT_NS 50000u
 #define WAIT_NS_SIM 20000000u /* processes share cores */
@@ -77,6 +81,11 @@ bool gpusym_tuning_copy_gathers(uint64_t bytes)
 bool gpusym_tuning_copy_joins(uint32_t runs, uint64_t bytes)
 {
     return runs < GPUSYM_RUNS_MAX && (runs < RUNS_LONG || bytes < GATHER_MAX);
+}
+
+bool gpusym_tuning_copy_list(uint32_t copies, uint32_t units, uint64_t bytes)
+{
+    return (uint64_t) copies * units <= LIST_UNITS && bytes <= LIST_BYTES;
 }
 
 uint32_t gpusym_tuning_copy_resident_max(void)

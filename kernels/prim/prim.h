@@ -56,7 +56,7 @@
  *   gs_fence_out(w)             the same for those who read w's output: this GPU and its peers, if that is out_local
  *   gs_time(w, which, seq)      writes the time to w->done[which], where that is wanted; one thread
  *   gs_fence_system()           what this thread has seen written is visible to the host before what it writes next
- *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4 or 1 bytes, of what other kernels may have
+ *   gs_ld16_strong(p), gs_ld_strong(p, size)  loads of 16, and of 8, 4, 2 or 1 bytes, of what other kernels may have
  *                                             written
  *                               since this one began
  *   gs_doorbell_poll(w, doorbell)  loads the two words of the doorbell, which the host writes; both at once, or one by

@@ -366,6 +366,8 @@ GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
     }
     if (4 == size) {
         asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(u) : "l"(p) : "memory");
+    } else if (2 == size) {
+        asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=r"(u) : "l"(p) : "memory");
     } else {
         asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(u) : "l"(p) : "memory");
     }

@@ -270,7 +270,10 @@ GS_FN gs_pack_t gs_ld16_strong(const void *p)
 
 GS_FN uint64_t gs_ld_strong(const void *p, uint32_t size)
 {
-    return 8 == size ? *(const uint64_t *) p : 4 == size ? *(const uint32_t *) p : *(const uint8_t *) p;
+    return 8 == size   ? *(const uint64_t *) p
+           : 4 == size ? *(const uint32_t *) p
+           : 2 == size ? *(const uint16_t *) p
+                       : *(const uint8_t *) p;
 }
 
 GS_FN void gs_doorbell_poll(const gpusym_work_t *w, uint64_t doorbell[2])

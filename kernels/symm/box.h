@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Copies between boxes (gpusym_box_t): messages between two processes that are neither packed nor unpacked, pulled from
- * mapped memory.  As copies of runs (copy.h): the kernel waits for nothing, each block writes a completion word.
+ * mapped memory.  As copies of runs (copy.h): the kernel waits for nothing, each block writes a completion word.  And
+ * lists of them, which a resident kernel copies.
  */
 #ifndef GPUSYM_KERNELS_SYMM_BOX_H
 #define GPUSYM_KERNELS_SYMM_BOX_H
@@ -21,17 +22,28 @@ GS_FN uint64_t gs_box_offset(const gpusym_box_t *b, uint32_t i, uint32_t unit)
            (uint64_t) (plane - more * b->n[1]) * b->stride[1] + (uint64_t) more * b->stride[2];
 }
 
-/* Copies the units of a block: a unit for each thread, then the next so many. unit: a constant to the compiler. */
-GS_FN void gs_box_copy(gs_ctx_t c, const gpusym_box_run_t *run, uint32_t unit)
+/* Loads a unit. strong: also what has been written since the kernel began. */
+GS_FN gs_pack_t gs_box_load(const char *p, uint32_t unit, bool strong)
 {
-    const uint32_t units = run->bytes / unit, step = run->blocks * c.nthreads;
+    if (!strong || 16 == unit) {
+        return strong ? gs_ld16_strong(p) : gs_ld_unit(p, unit);
+    }
+    const gs_pack_t v = {{gs_ld_strong(p, unit), 0}};
+    return v;
+}
+
+/* Copies the units of a thread: unit `at`, then each that is `step` further. unit, strong: constants to the compiler. */
+GS_FN void gs_box_copy(const gpusym_box_run_t *run, uint32_t at, uint32_t step, uint32_t unit, bool strong)
+{
+    const uint32_t units = run->bytes / unit;
     GS_NO_UNROLL
-    for (uint32_t i = (c.block - run->first) * c.nthreads + c.thread; i < units; i += GS_PACKS * step) {
+    for (uint32_t i = at; i < units; i += GS_PACKS * step) {
         gs_pack_t v[GS_PACKS] = {{{0, 0}}};
         GS_UNROLL
         for (uint32_t u = 0; u < GS_PACKS; u++) {
             if (i + u * step < units) {
-                v[u] = gs_ld_unit((const char *) run->in + gs_box_offset(&run->from, i + u * step, unit), unit);
+                v[u] =
+                    gs_box_load((const char *) run->in + gs_box_offset(&run->from, i + u * step, unit), unit, strong);
             }
         }
         GS_UNROLL
@@ -43,7 +55,22 @@ GS_FN void gs_box_copy(gs_ctx_t c, const gpusym_box_run_t *run, uint32_t unit)
     }
 }
 
-/* In units of the largest power of two that suits both boxes. */
+/* The same, in its units. */
+GS_FN void gs_box_copy_any(const gpusym_box_run_t *run, uint32_t at, uint32_t step, bool strong)
+{
+    if (16 == run->unit) {
+        gs_box_copy(run, at, step, 16, strong);
+    } else if (8 == run->unit) {
+        gs_box_copy(run, at, step, 8, strong);
+    } else if (4 == run->unit) {
+        gs_box_copy(run, at, step, 4, strong);
+    } else if (2 == run->unit) {
+        gs_box_copy(run, at, step, 2, strong);
+    } else {
+        gs_box_copy(run, at, step, 1, strong);
+    }
+}
+
 GS_FN void gs_boxes(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t i = 0;
@@ -52,28 +79,39 @@ GS_FN void gs_boxes(gs_ctx_t c, const gpusym_work_t *w)
         i++;
     }
     const gpusym_box_run_t *run = &w->box[i];
-    uint32_t low = (uint32_t) (uintptr_t) run->in | (uint32_t) (uintptr_t) run->out | run->bytes | run->from.bytes |
-                   run->to.bytes | 16;
-    GS_UNROLL
-    for (uint32_t d = 0; d < 3; d++) {
-        low |= run->from.stride[d] | run->to.stride[d];
-    }
-    const uint32_t unit = low & (0 - low);
-    if (16 == unit) {
-        gs_box_copy(c, run, 16);
-    } else if (8 == unit) {
-        gs_box_copy(c, run, 8);
-    } else if (4 == unit) {
-        gs_box_copy(c, run, 4);
-    } else if (2 == unit) {
-        gs_box_copy(c, run, 2);
-    } else {
-        gs_box_copy(c, run, 1);
-    }
+    gs_box_copy_any(run, (c.block - run->first) * c.nthreads + c.thread, run->blocks * c.nthreads, false);
     gs_block_sync(c);
     if (0 == c.thread) {
         gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
     }
+}
+
+/* The threads of each entry of a list of n: whole warps, as many as there are for each, or one. */
+GS_FN uint32_t gs_list_share(uint32_t nthreads, uint32_t n)
+{
+    const uint32_t share = nthreads / GS_WARP / n * GS_WARP;
+    return 0 != share ? share : 1;
+}
+
+/* Copies a list of n entries. The threads of an entry load it, at once. */
+GS_OUTLINE void gs_box_list(gs_ctx_t part, const gpusym_box_run_t *list, uint32_t n)
+{
+    const uint32_t share = gs_list_share(part.nthreads, n);
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread / share; i < n; i += part.nthreads / share) {
+        union {
+            gpusym_box_run_t run;
+            uint64_t word[sizeof(gpusym_box_run_t) / 8];
+        } e;
+        GS_UNROLL
+        for (uint32_t k = 0; k < sizeof e / 8; k++) {
+            e.word[k] = gs_ld_strong((const char *) (list + i) + 8 * k, 8);
+        }
+        e.run.in = gs_reach(e.run.in);
+        e.run.out = gs_reach(e.run.out);
+        gs_box_copy_any(&e.run, part.thread % share, share, true);
+    }
+    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
 }
 
 #endif

@@ -10,6 +10,7 @@
 #define GPUSYM_KERNELS_SYMM_COPY_H
 
 #include "kernels/prim/move.h"
+#include "kernels/symm/box.h"
 #include "kernels/symm/resident.h"
 
 /* What the lines of a signal hold, beside its number. */
@@ -253,11 +254,13 @@ GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *
     (void) gs_part_all(part, true);
 }
 
-/* What is done in place of a copy: a combination or an exchange, as `does` says. */
+/* What is done in place of a copy: a combination, a list or an exchange, as `does` says. */
 GS_FN void gs_copy_special(gs_ctx_t part, const gpusym_work_t *w, const char *in, char *out, uint32_t bytes,
                            uint32_t does, uint32_t number)
 {
-    if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES)) {
+    if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES) && bytes > GPUSYM_COMBINE_MAX) {
+        gs_box_list(part, (const gpusym_box_run_t *) (const void *) in, bytes - GPUSYM_LIST_COMMAND(0));
+    } else if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES)) {
         gs_copy_combine(part, (const gpusym_combine_t *) (const void *) in, out, bytes);
     } else {
         gs_copy_exchange(part, w, in, (gpusym_exchange_t *) (void *) out, bytes, number);

@@ -18,6 +18,7 @@
 
 #include "mca/common/gpusym/device/sim/sim.h"
 #include "mca/common/gpusym/exec/copier.h"
+#include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/exec/queue.h"
 #include "mca/common/gpusym/exec/staged.h"
 #include "test/unit/clock.h"
@@ -89,6 +90,7 @@ static int teardown(void **state)
     gpusym_lanes_close();
     OK(dev.mem_free(gpu, from));
     OK(dev.mem_free(gpu, to));
+    gpusym_pinned_close(&dev);
     dev.close();
     gpusym_sim_params.fail = NULL;
     return 0;
@@ -464,7 +466,7 @@ static void a_copier_serves_without_launches(void **state)
 static void a_copier_serves_long_copies_of_packs(void **state)
 {
     const uint64_t most = gpusym_tuning_copy_resident_packs_max();
-    const gpusym_copy_rows_t shared = {.dst = to, .src = from, .width = 20000, .height = 1, .shared = true};
+    const gpusym_copy_rows_t shared = {.dst = to, .src = from, .width = 200000, .height = 1, .shared = true};
     gpusym_copy_t copy;
     (void) state;
     assert_true(most <= ROOM / 2 && most > gpusym_tuning_copy_resident_max());
@@ -610,6 +612,7 @@ static void a_copier_that_cannot_is_launched_anew(void **state)
     copy_short(32, 1, 100);
     gpusym_copy_queues_close();
     gpusym_lanes_close();
+    gpusym_pinned_close(&dev);
     dev.close();
     gpusym_sim_params.fail = "doorbell:2";
     const char *why;
@@ -637,6 +640,69 @@ static void a_copier_that_is_not_worth_it_stays_away(void **state)
     }
     assert_int_equal(launches, GPUSYM_RESIDENT_MISSES + GPUSYM_RESIDENT_SKIP_FIRST);
     assert_int_equal(stays, GPUSYM_RESIDENT_MISSES);
+}
+
+/* ---- lists ---- */
+
+/* Short copies of runs at once, of which the copier does the first one, and has the rest in lists. */
+static void copy_runs(unsigned n)
+{
+    gpusym_copy_t copy[GPUSYM_RUNS_MAX];
+    memset(expected, 0xee, ROOM);
+    OK(dev.copy(gpu, to, expected, ROOM));
+    for (unsigned i = 0; i < n; i++) {
+        const uint64_t unit = 1u << next_random() % 5, most = 3000 / unit < 500 ? 3000 / unit : 500;
+        const uint64_t at = (uint64_t) i * PLACE + unit * (next_random() % (MARGIN / 16));
+        const uint64_t src = (uint64_t) i * PLACE + unit * (next_random() % (MARGIN / 16));
+        const uint64_t bytes = unit * (1 + next_random() % most);
+        const gpusym_copy_rows_t run = {
+            .dst = to + at, .src = from + src, .width = bytes, .height = 1, .local = true, .shared = true};
+        memcpy(expected + at, sent + src, bytes);
+        OK(gpusym_copy_start_rows(&dev, gpu, &run, &copy[i]));
+    }
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(finish(&copy[i]), 1);
+    }
+    OK(dev.copy(gpu, got, to, ROOM));
+    assert_memory_equal(got, expected, ROOM);
+}
+
+static void copy_some(unsigned round)
+{
+    if (0 == round % 3) {
+        copy_boxes(1 + next_random() % SHARERS);
+    } else {
+        copy_runs(1 + next_random() % GPUSYM_RUNS_MAX);
+    }
+}
+
+static void a_copier_does_lists(void **state)
+{
+    enum { ROUNDS = 60 };
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        copy_runs(GPUSYM_RUNS_MAX);
+    }
+    assert_int_equal(launches, 1);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        copy_some(round); /* of the boxes some are too long for it */
+    }
+}
+
+static void lists_are_whole_whenever_the_copier_leaves(void **state)
+{
+    (void) state;
+    gpusym_copier_linger(&dev, gpu, LINGER_NS, false);
+    for (unsigned round = 0; round < 120; round++) {
+        copy_some(round);
+        if (0 == round % 2) {
+            leave_now();
+        }
+        if (0 == round % 20) {
+            gpusym_copiers_dismiss();
+        }
+    }
 }
 
 /* While it is busy, others go by lanes; two threads use it. */
@@ -847,6 +913,32 @@ static int launch_unless(gpusym_graph_t **graph, gpusym_stream_t *stream, unsign
     return refuses ? GPUSYM_ERR : launch_counted(graph, stream, kernel, w);
 }
 
+/* No kernel can reach what a command names: each leaves. Then it is launched again, or the driver copies. */
+static void lists_are_copied_where_no_copier_can(void **state)
+{
+    const char *why;
+    (void) state;
+    gpusym_copy_queues_close();
+    gpusym_lanes_close();
+    gpusym_pinned_close(&dev);
+    dev.close();
+    gpusym_sim_params.fail = "doorbell:1+";
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
+    OK(dev.copy(gpu, from, sent, ROOM));
+    dev.graph_launch = launch_unless;
+    gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+    for (unsigned round = 0; round < 30; round++) {
+        refuses = false;
+        copy_short(2000, 1, 100); /* a kernel is there */
+        refuses = 0 == round % 2;
+        copy_some(round);
+    }
+    refuses = false;
+}
+
 /* No kernel can reach what a command names: each leaves. Another one is launched, which does it, or cannot be launched,
  * and nothing is done. */
 static void a_combination_that_cannot_is_not_done(void **state)
@@ -860,6 +952,7 @@ static void a_combination_that_cannot_is_not_done(void **state)
     (void) state;
     gpusym_copy_queues_close();
     gpusym_lanes_close();
+    gpusym_pinned_close(&dev);
     dev.close();
     gpusym_sim_params.fail = "doorbell:1+";
     OK(dev.open(&why));
@@ -1372,6 +1465,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_cannot_is_launched_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_is_not_worth_it_stays_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_does_lists, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_are_whole_whenever_the_copier_leaves, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_are_copied_where_no_copier_can, setup, teardown),
         cmocka_unit_test_setup_teardown(two_threads_share_a_copier, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_combines, combine_setup, combine_teardown),
         cmocka_unit_test_setup_teardown(a_combination_is_done_once, combine_setup, combine_teardown),

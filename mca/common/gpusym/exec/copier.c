@@ -7,9 +7,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/plan.h"
 #include "mca/common/gpusym/log.h"
+#include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/shm/gauges.h"
 #include "mca/common/gpusym/trace.h"
 #include "tuning/copy.h"
@@ -36,7 +38,8 @@ struct gpusym_copier {
     /* Of the copy under way: */
     gpusym_copier_run_t run;
     uint32_t polls;
-    bool launches; /* it may launch a kernel */
+    bool launches;          /* it may launch a kernel */
+    gpusym_box_run_t *list; /* pinned: GPUSYM_LIST_MAX of a list under way; NULL: not got yet */
     struct gpusym_copier *next;
 };
 
@@ -211,14 +214,9 @@ static void command_kernel(gpusym_copier_t *c)
                         run->does | (packs ? GPUSYM_COPY_PACKS : 0));
 }
 
-int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
-                        gpusym_copier_t **copier)
+/* Commands the kernel, or launches one. */
+static int start(gpusym_copier_t *c)
 {
-    gpusym_copier_t *c = begin(dev, gpu, run);
-    if (NULL == c) {
-        return GPUSYM_ERR_NOT_AVAILABLE;
-    }
-    *copier = c;
     if (is_here(c)) {
         command_kernel(c);
         return GPUSYM_SUCCESS;
@@ -236,6 +234,45 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
         leave(c);
     }
     return rc;
+}
+
+int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
+                        gpusym_copier_t **copier)
+{
+    gpusym_copier_t *c = begin(dev, gpu, run);
+    if (NULL == c) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    *copier = c;
+    return start(c);
+}
+
+int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run, uint32_t n,
+                             bool far, gpusym_copier_t **copier)
+{
+    gpusym_copier_run_t list = {
+        .dst = run->out, .bytes = GPUSYM_LIST_COMMAND(n), .does = GPUSYM_COPY_COMBINES | (far ? GPUSYM_COPY_FAR : 0)};
+    gpusym_copier_t *c = begin(dev, gpu, &list);
+    if (NULL == c) {
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    if (NULL == c->list) {
+        c->list = gpusym_pinned_get(dev, gpu, GPUSYM_LIST_MAX * sizeof *c->list);
+    }
+    if (NULL == c->list || !address_fits(c->list)) {
+        leave(c);
+        return GPUSYM_ERR_NOT_AVAILABLE;
+    }
+    memcpy(c->list, run, n * sizeof *run);
+    c->run.src = c->list;
+    *copier = c;
+    return start(c);
+}
+
+bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
+{
+    const gpusym_copier_t *c = find_copier(dev, gpu);
+    return NULL != c && __atomic_load_n(&c->busy, __ATOMIC_RELAXED);
 }
 
 int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
@@ -350,6 +387,9 @@ void gpusym_copiers_close(void)
     while (NULL != copiers.first) {
         gpusym_copier_t *c = copiers.first;
         copiers.first = c->next;
+        if (NULL != c->list) {
+            gpusym_pinned_put(c->list);
+        }
         free(c);
     }
     pthread_mutex_unlock(&copiers.lock);

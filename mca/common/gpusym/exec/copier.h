@@ -41,6 +41,12 @@ int gpusym_copier_start(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpu
  * kernels. */
 int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copier_run_t *run,
                           gpusym_copier_t **copier);
+/* Starts n copies from box to box, 1 to GPUSYM_LIST_MAX, which end together; run->unit is set. far:
+ * an output is not memory of this GPU. Errors as of gpusym_copier_start. */
+int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run, uint32_t n,
+                             bool far, gpusym_copier_t **copier);
+/* Whether the GPU's copier has something under way. A hint. */
+bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
 /* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE:
  * nothing has been done, since the signal has not come, or the kernel had left and cannot be launched again.
  *

@@ -22,6 +22,8 @@
 #define FLUSH_POLLS 16u
 /* How often a launch under way holds the next one up: it may have failed. */
 #define HELD_MAX 4096u
+/* The same of a copy that the copier does: it has ended only when its owner has polled it. */
+#define HELD_BY_COPIER_MAX 64u
 /* A word that few copies write falls behind the lane's sequence, and must not by half of what 32 bits count. After so
  * many copies the lane is given a rest, in which all words are brought up. */
 #define STARTED_MAX (1u << 29)
@@ -41,15 +43,58 @@ static struct {
     copy_queue_t *first;
 } queues = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Copies that a resident kernel does by one command. */
+typedef struct gpusym_copy_list {
+    gpusym_copier_t *copier; /* NULL: it has ended */
+    int ended;               /* as gpusym_copier_poll says */
+    uint32_t users;          /* copies that have not been told so */
+    const gpusym_device_t *dev;
+    gpusym_gpu_t *gpu;
+    gpusym_box_run_t box[GPUSYM_LIST_MAX];
+    struct gpusym_copy_list *next; /* of the free ones */
+} copy_list_t;
+
+static struct {
+    pthread_mutex_t lock; /* covers all lists */
+    copy_list_t *free;
+} lists = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static copy_list_t *list_get(void)
+{
+    gpusym_lock(&lists.lock);
+    copy_list_t *l = lists.free;
+    lists.free = NULL != l ? l->next : NULL;
+    gpusym_unlock(&lists.lock);
+    return NULL != l ? l : malloc(sizeof *l);
+}
+
+/* With the lock held. */
+static void list_put(copy_list_t *l)
+{
+    l->next = lists.free;
+    lists.free = l;
+}
+
+static void lists_close(void)
+{
+    while (NULL != lists.free) {
+        copy_list_t *l = lists.free;
+        lists.free = l->next;
+        free(l);
+    }
+}
+
 /* Copies that share the next launch: of runs, or of boxes. */
 typedef struct {
     pthread_mutex_t lock; /* covers all of this */
     uint32_t n;           /* also read without the lock */
     gpusym_copy_t last;   /* all blocks of the last launch; not of one that waits, which holds no other one up */
-    uint32_t held;        /* how often it was found under way */
+    uint32_t held;        /* how often that, or the copier, was found under way */
     uint64_t bytes;
-    bool local;  /* all of them are */
-    bool awaits; /* one of them does, for a signal */
+    uint32_t units; /* of the copy that has most: of unit, of gpusym_box_run_t, each */
+    bool local;     /* all of them are */
+    bool awaits;    /* one of them does, for a signal */
+    bool plain;     /* none of them awaits or stores one */
     const gpusym_device_t *dev;
     gpusym_gpu_t *gpu;
     gpusym_copy_t *copy[GPUSYM_RUNS_MAX];
@@ -141,6 +186,7 @@ static void queue_put(copy_queue_t *queue, uint32_t less)
 void gpusym_copy_queues_close(void)
 {
     gpusym_copiers_close();
+    lists_close();
     run_batch.last.queue = box_batch.last.queue = NULL;
     gpusym_lock(&queues.lock);
     while (NULL != queues.first) {
@@ -318,7 +364,6 @@ static int launch_batch(batch_t *batch, copy_queue_t *queue)
     gpusym_unlock(&queue->lock);
     batch->last = (gpusym_copy_t){
         .queue = GPUSYM_SUCCESS == rc && !batch->awaits ? queue : NULL, .seq = queue->lane->seq, .end = w.nblocks};
-    batch->held = 0;
     return rc;
 }
 
@@ -371,8 +416,79 @@ static void copy_alone(batch_t *batch, copy_queue_t *queue, uint32_t i)
     *batch->copy[i] = copy;
 }
 
-/* With the batch's lock held. */
-static void end_batch(batch_t *batch)
+/* ---- lists ---- */
+
+static gpusym_box_run_t box_of_run(const gpusym_run_t *run)
+{
+    const gpusym_box_t whole = {run->bytes, {1, 1}, {0, 0, 0}};
+    gpusym_box_run_t box = {.in = run->in, .out = run->out, .bytes = run->bytes, .from = whole, .to = whole};
+    box.unit = gpusym_box_unit(&box);
+    return box;
+}
+
+/* Whether a batch is to be a list of the copier's, if there is one. With the batch's lock held. */
+static bool is_list(const batch_t *batch)
+{
+    return batch->plain && gpusym_tuning_copy_list(batch->n, batch->units, batch->bytes);
+}
+
+/* Has the copier do the batch. False: it does not. With the batch's lock held. */
+static bool start_list(batch_t *batch)
+{
+    copy_list_t *l = list_get();
+    if (NULL == l) {
+        return false;
+    }
+    for (uint32_t i = 0; i < batch->n; i++) {
+        l->box[i] = &run_batch == batch ? box_of_run(&batch->run[i]) : batch->box[i];
+    }
+    l->dev = batch->dev;
+    l->gpu = batch->gpu;
+    l->ended = 0;
+    l->users = batch->n;
+    if (GPUSYM_SUCCESS !=
+        gpusym_copier_start_list(batch->dev, batch->gpu, l->box, batch->n, !batch->local, &l->copier)) {
+        gpusym_lock(&lists.lock);
+        list_put(l);
+        gpusym_unlock(&lists.lock);
+        return false;
+    }
+    for (uint32_t i = 0; i < batch->n; i++) {
+        batch->copy[i]->list = l;
+        batch->copy[i]->in_list = i;
+    }
+    return true;
+}
+
+/* As gpusym_copy_poll. */
+static int poll_list(gpusym_copy_t *copy)
+{
+    copy_list_t *l = copy->list;
+    gpusym_lock(&lists.lock);
+    if (NULL != l->copier) {
+        l->ended = gpusym_copier_poll(l->copier);
+        l->copier = 0 == l->ended ? l->copier : NULL;
+    }
+    int rc = l->ended;
+    if (GPUSYM_ERR_LATE == rc) { /* the kernel had left, and could not be launched again */
+        rc = copy_box_now(l->dev, l->gpu, &l->box[copy->in_list]);
+        rc = GPUSYM_SUCCESS == rc ? 1 : rc;
+    }
+    if (0 != rc) {
+        copy->list = NULL;
+        copy->error = rc < 0 ? rc : GPUSYM_SUCCESS;
+        if (0 == --l->users) {
+            list_put(l);
+        }
+    }
+    gpusym_unlock(&lists.lock);
+    return rc;
+}
+
+/* ---- batches ---- */
+
+/* Queues one kernel for the batch, or has it copied otherwise. With its lock held. */
+static void launch_all(batch_t *batch)
 {
     copy_queue_t *queue;
     const bool there = GPUSYM_SUCCESS == queue_get(batch->dev, batch->gpu, batch->n, &queue);
@@ -381,10 +497,19 @@ static void end_batch(batch_t *batch)
         if (!launched) {
             copy_alone(batch, there ? queue : NULL, i);
         }
+    }
+}
+
+/* With the batch's lock held. */
+static void end_batch(batch_t *batch)
+{
+    if (!is_list(batch) || !start_list(batch)) {
+        launch_all(batch);
+    }
+    for (uint32_t i = 0; i < batch->n; i++) {
         __atomic_store_n(&batch->copy[i]->waits, false, __ATOMIC_RELEASE);
     }
-    batch->bytes = 0;
-    batch->awaits = false;
+    batch->held = 0;
     __atomic_store_n(&batch->n, 0, __ATOMIC_RELAXED);
 }
 
@@ -400,11 +525,17 @@ static bool gathers(batch_t *batch)
            batch->held < HELD_MAX && !words_say_ended(&batch->last);
 }
 
+/* Whether the copier is about to have time for the batch: sooner than a launch would end. With the batch's lock held. */
+static bool awaits_copier(const batch_t *batch)
+{
+    return batch->held < HELD_BY_COPIER_MAX && is_list(batch) && gpusym_copier_is_busy(batch->dev, batch->gpu);
+}
+
 static void flush(batch_t *batch, bool more)
 {
     if (0 != __atomic_load_n(&batch->n, __ATOMIC_RELAXED)) {
         gpusym_lock(&batch->lock);
-        if (more && gathers(batch)) {
+        if (0 != batch->n && ((more && gathers(batch)) || awaits_copier(batch))) {
             batch->held++;
         } else if (0 != batch->n) {
             end_batch(batch);
@@ -420,17 +551,24 @@ void gpusym_copy_flush(bool more)
 }
 
 /* Makes room for one copy more, which the caller then sets. With the batch's lock held. */
-static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t bytes, bool local,
-                       gpusym_copy_t *copy)
+static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *box,
+                       bool local, gpusym_copy_t *copy)
 {
+    const uint32_t units = box->bytes / box->unit;
     if (is_full(batch) || (0 != batch->n && (batch->gpu != gpu || batch->dev != dev))) {
         end_batch(batch);
     }
     *copy = (gpusym_copy_t){.waits = true};
-    batch->dev = dev;
-    batch->gpu = gpu;
-    batch->bytes += bytes;
-    batch->local = local && (0 == batch->n || batch->local);
+    if (0 == batch->n) {
+        batch->dev = dev;
+        batch->gpu = gpu;
+        batch->bytes = batch->units = 0;
+        batch->awaits = false;
+        batch->local = batch->plain = true;
+    }
+    batch->bytes += box->bytes;
+    batch->units = units > batch->units ? units : batch->units;
+    batch->local = batch->local && local;
     batch->copy[batch->n] = copy;
     __atomic_store_n(&batch->n, batch->n + 1, __ATOMIC_RELAXED);
 }
@@ -438,11 +576,14 @@ static void join_batch(batch_t *batch, const gpusym_device_t *dev, gpusym_gpu_t 
 static void start_run(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows,
                       gpusym_copy_t *copy)
 {
+    const gpusym_run_t run = make_run(rows);
+    const gpusym_box_run_t box = box_of_run(&run);
     gpusym_lock(&run_batch.lock);
-    join_batch(&run_batch, dev, gpu, rows->width, rows->local, copy);
+    join_batch(&run_batch, dev, gpu, &box, rows->local, copy);
     copy->awaits = awaits(rows);
     run_batch.awaits = run_batch.awaits || copy->awaits;
-    run_batch.run[run_batch.n - 1] = make_run(rows);
+    run_batch.plain = run_batch.plain && 0 == run.does;
+    run_batch.run[run_batch.n - 1] = run;
     gpusym_unlock(&run_batch.lock);
 }
 
@@ -457,9 +598,11 @@ int gpusym_copy_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
     if (GPUSYM_SUCCESS != dev->kernels_load(gpu, &why)) {
         return GPUSYM_ERR_NOT_AVAILABLE;
     }
+    gpusym_box_run_t box = *run;
+    box.unit = gpusym_box_unit(run);
     gpusym_lock(&box_batch.lock);
-    join_batch(&box_batch, dev, gpu, run->bytes, true, copy);
-    box_batch.box[box_batch.n - 1] = *run;
+    join_batch(&box_batch, dev, gpu, &box, true, copy);
+    box_batch.box[box_batch.n - 1] = box;
     gpusym_unlock(&box_batch.lock);
     return GPUSYM_SUCCESS;
 }
@@ -549,6 +692,9 @@ int gpusym_copy_poll(gpusym_copy_t *copy)
         return 0;
     }
     copy_queue_t *queue = copy->queue;
+    if (NULL != copy->list) {
+        return poll_list(copy);
+    }
     if (NULL != copy->copier) {
         const int ended = gpusym_copier_poll(copy->copier);
         copy->copier = 0 == ended ? copy->copier : NULL;

@@ -18,7 +18,9 @@
 /* A copy under way. */
 typedef struct {
     struct gpusym_copy_queue *queue; /* NULL: no lane has it */
-    gpusym_copier_t *copier;         /* which does it; NULL: none. Without both nothing is under way */
+    gpusym_copier_t *copier;         /* which does it; NULL: none */
+    struct gpusym_copy_list *list;   /* which the copier does; NULL: none. Without all three nothing is under way */
+    uint32_t in_list;                /* its place there */
     uint32_t seq;                    /* of its lane */
     uint32_t seen;                   /* the first block of the kernel that has not ended */
     uint32_t end;                    /* behind its last block; 0: a copy engine copies */
@@ -61,7 +63,8 @@ int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
 int gpusym_copy_start_box(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run,
                           gpusym_copy_t *copy);
 /* Launches what waits to share a launch, unless more may come, that is little, and the last such launch is under way:
- * then it waits until that has ended. Its errors are told by gpusym_copy_poll. A few ns if nothing waits. */
+ * then it waits until that has ended. Short ones are a list of the copier's, if there is one, and wait until it has
+ * time. Its errors are told by gpusym_copy_poll. A few ns if nothing waits. */
 void gpusym_copy_flush(bool more);
 /* Returns 1 if the copy has ended, and is visible to all, 0 if it is under way, or the device's error, which ends it
  * too; GPUSYM_ERR_LATE: the signal has not come, and what the copy has written is undefined. A few ns while it is under

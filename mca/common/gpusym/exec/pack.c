@@ -450,6 +450,16 @@ int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stre
     return dev->launch(stream, GPUSYM_F_PACK, &w);
 }
 
+uint16_t gpusym_box_unit(const gpusym_box_run_t *box)
+{
+    uint32_t low = (uint32_t) (uintptr_t) box->in | (uint32_t) (uintptr_t) box->out | box->bytes | box->from.bytes |
+                   box->to.bytes | GPUSYM_PACK;
+    for (unsigned d = 0; d < 3; d++) {
+        low |= box->from.stride[d] | box->to.stride[d];
+    }
+    return (uint16_t) (low & (0 - low));
+}
+
 void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n)
 {
     const uint32_t share = GPUSYM_COPY_BLOCKS / n;
@@ -458,8 +468,9 @@ void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t wanted = gpusym_tuning_box_blocks(box[i].bytes), blocks = wanted < share ? wanted : share;
         w->box[i] = box[i];
-        w->box[i].first = (uint16_t) w->nblocks;
-        w->box[i].blocks = (uint16_t) blocks;
+        w->box[i].first = (uint8_t) w->nblocks;
+        w->box[i].blocks = (uint8_t) blocks;
+        w->box[i].unit = gpusym_box_unit(&box[i]);
         w->nblocks += blocks;
     }
 }

@@ -48,8 +48,10 @@ typedef struct {
 int gpusym_pack_queue(const gpusym_device_t *dev, gpusym_gpu_t *gpu, gpusym_stream_t *stream,
                       const gpusym_nodes_t *nodes, const gpusym_pack_call_t *call);
 
-/* Sets the n copies from box to box of a launch, 1 to GPUSYM_BOXES_MAX, and which blocks each gets: `first` and
- * `blocks` of `box` are not read. */
+/* The unit in which a copy from box to box is made (kernels/work.h). */
+uint16_t gpusym_box_unit(const gpusym_box_run_t *box);
+/* Sets the n copies from box to box of a launch, 1 to GPUSYM_BOXES_MAX, and which blocks each gets: `first`, `blocks`
+ * and `unit` of `box` are not read. */
 void gpusym_boxes_plan(gpusym_work_t *w, const gpusym_box_run_t *box, uint32_t n);
 /* Queues them on the lane's stream, as a part of the operation begun last, whose first *blocks parts tell their end.
  * Errors as of gpusym_pack_queue. */
