@@ -291,7 +291,7 @@ GS_FN void gs_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const g
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
                     if (0 == g && p0 == w->src_first) {
                         acc[u] = gs_acc_start(gs_acc_type(kernel), v[g][u]);
-                    } else if (p0 + g < w->src_end) {
+                    } else if (p0 + g < w->src_end && gs_acc_wanted(kernel, i + u * c.nthreads < even)) {
                         gs_acc_op(kernel, &acc[u], v[g][u]);
                     }
                 }

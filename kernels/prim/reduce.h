@@ -326,6 +326,13 @@ GS_FN void gs_acc_op(gs_kernel_t kernel, gs_acc_t *acc, gs_pack_t v)
     }
 }
 
+/* Whether a pack is to be reduced that is there or not: where operation and type are constants a test takes as long;
+ * else a thread would call for each of its GS_PACKS, of which it has but one in a short message. */
+GS_FN bool gs_acc_wanted(gs_kernel_t kernel, bool there)
+{
+    return GS_ANY != kernel.op || there;
+}
+
 /* Whether and how packs are widened. */
 GS_FN uint32_t gs_acc_type(gs_kernel_t kernel)
 {

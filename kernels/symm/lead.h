@@ -176,7 +176,7 @@ GS_FN void gs_lead_reduce_packs(gs_ctx_t c, gs_kernel_t kernel, const gs_part_t 
                 for (uint32_t u = 0; u < GS_PACKS; u++) {
                     if (0 == g && s0 == part->s) {
                         acc[u] = gs_acc_start(gs_acc_type(kernel), v[g][u]);
-                    } else if (s0 + g < part->s_end) {
+                    } else if (s0 + g < part->s_end && gs_acc_wanted(kernel, i + u * c.nthreads < end)) {
                         gs_acc_op(kernel, &acc[u], v[g][u]);
                     }
                 }
@@ -228,7 +228,7 @@ GS_FN void gs_lead_scan_packs(gs_ctx_t c, gs_kernel_t kernel, const gs_part_t *p
                 }
                 if (s == part->s) {
                     acc[u] = gs_acc_start(gs_acc_type(kernel), v[u]);
-                } else {
+                } else if (gs_acc_wanted(kernel, i + u * c.nthreads < end)) {
                     gs_acc_op(kernel, &acc[u], v[u]);
                 }
                 if (own && NULL != dst && i + u * c.nthreads < end) {

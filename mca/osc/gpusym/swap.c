@@ -15,6 +15,10 @@
 #include "mca/common/gpusym/memory/left.h"
 #include "mca/osc/gpusym/counters.h"
 
+_Static_assert(16 == offsetof(gpusym_combine_t, compared) && 0 == offsetof(gpusym_combine_t, compare) % 16 &&
+                   0 == offsetof(gpusym_combine_t, value) % 16,
+               "the kernel loads them 16 bytes at a time");
+
 /* Polls of a command after which it takes longer than a copier that is there: a kernel is launched for it. */
 #define LATE_POLLS 1024u
 

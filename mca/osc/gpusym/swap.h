@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Accumulates of a few elements: one command of the origin's copier (common/gpusym/exec/copier.h) combines them in the
- * target's memory, and stores what was there in the result. It costs no launch, and no more round trips than a copy.
+ * target's memory, and stores what was there in the result. It costs no launch, and takes as long as a get and a put.
  *
  * It is done once, or not at all: see gpusym_copier_poll.
  */
