@@ -10,6 +10,7 @@
 
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/topo/links.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -19,11 +20,47 @@ static struct {
     uint64_t taken, promised;
 } net = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Looks at the GPU that is current, or the only one that there is; no context is made. False: it is not known yet. */
+static bool find_gpu(gpusym_gpu_info_t *gpu)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    int count = 0, ordinal = NULL != dev ? dev->gpu_current() : -1;
+    if (NULL != dev && ordinal < 0 && GPUSYM_SUCCESS == dev->gpu_count(&count) && 1 == count) {
+        ordinal = 0;
+    }
+    return ordinal >= 0 && GPUSYM_SUCCESS == dev->gpu_look(ordinal, gpu);
+}
+
+/* The RDMA devices nearest to this process's GPU, if the parameter leaves them to us. */
+static void find_nearest(gpusym_topo_nics_t *nics)
+{
+    gpusym_gpu_info_t gpu;
+    *nics = (gpusym_topo_nics_t){.why = "this process has several GPUs, of which none is current, or none"};
+    if (COLL_GPUSYM_NET_UCX == coll_gpusym_params.net_choice) {
+        strcpy(nics->why, "coll_gpusym_net_devices is ucx");
+    } else if (find_gpu(&gpu)) {
+        gpusym_topo_nics(&gpu.place, nics);
+    }
+    if ('\0' != nics->devices[0]) {
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD, GPU %s: the RDMA devices nearest to it: %s (%s)",
+                   coll_gpusym_params.world_rank, gpu.where, nics->devices, nics->why);
+    } else {
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD leaves the choice of RDMA devices to UCX: %s",
+                   coll_gpusym_params.world_rank, nics->why);
+    }
+}
+
 static void open_worker(void)
 {
     const char *why = NULL;
-    gpusym_worker_params_t p = {.devices = coll_gpusym_params.net_devices, .bytes = coll_gpusym_params.net_size};
-    if (0 == strcmp(p.devices, "none")) {
+    gpusym_topo_nics_t nics = {.devices = ""};
+    gpusym_worker_params_t p = {.nearest = nics.devices, .bytes = coll_gpusym_params.net_size};
+    if (COLL_GPUSYM_NET_NAMED == coll_gpusym_params.net_choice) {
+        p.devices = coll_gpusym_params.net_devices;
+    } else if (COLL_GPUSYM_NET_NONE != coll_gpusym_params.net_choice) {
+        find_nearest(&nics);
+    }
+    if (COLL_GPUSYM_NET_NONE == coll_gpusym_params.net_choice) {
         why = "coll_gpusym_net_devices is none";
     } else {
         p.transport = gpusym_transport_ucx(&why);
