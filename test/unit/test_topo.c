@@ -51,6 +51,7 @@ static struct {
     int init;            /* what nvmlInit_v2 returns */
     unsigned nlinks;     /* of a GPU; 0: it has no NVLink */
     unsigned opened, started, handles;
+    unsigned gpus; /* that it shows; 0: all */
 } fake;
 
 static int nvmlInit_v2(void)
@@ -73,6 +74,26 @@ static int nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *gpu)
         return 6; /* NVML_ERROR_NOT_FOUND */
     }
     *gpu = &fake.gpu[bus - 0x10];
+    return 0;
+}
+
+static int nvmlDeviceGetCount_v2(unsigned *n)
+{
+    *n = 0 != fake.gpus ? fake.gpus : FAKE_GPUS;
+    return 0;
+}
+
+static int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *gpu)
+{
+    assert_true(index < FAKE_GPUS);
+    *gpu = &fake.gpu[index];
+    return 0;
+}
+
+static int nvmlDeviceGetPciInfo_v3(nvmlDevice_t gpu, nvmlPciInfo_t *pci)
+{
+    memset(pci, 0, sizeof *pci);
+    pci->bus = 0x10 + (unsigned) (gpu - fake.gpu);
     return 0;
 }
 
@@ -392,6 +413,51 @@ static void queried_once(void **state)
     assert_int_equal(fake.started, 1);
 }
 
+/* ---- the GPU that a process will use ---- */
+
+static void expect_guess(const char *visible, unsigned local_rank, int gpu)
+{
+    gpusym_place_t place = {"", 7};
+    const gpusym_place_t is = {.number = -1};
+    char pci[20];
+
+    if (NULL == visible) {
+        unsetenv("CUDA_VISIBLE_DEVICES");
+    } else {
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    }
+    assert_int_equal(gpusym_topo_guess(local_rank, &place), gpu >= 0);
+    if (gpu >= 0) {
+        snprintf(pci, sizeof pci, "0000:%02x:00.0", 0x10 + (unsigned) gpu);
+        assert_string_equal(place.pci, pci);
+        assert_int_equal(place.number, is.number);
+    }
+}
+
+static void the_gpu_of_a_local_rank(void **state)
+{
+    (void) state;
+    expect_guess(NULL, 0, 0);
+    expect_guess(NULL, 7, 7);
+    expect_guess(NULL, 9, 1);
+    expect_guess("5", 3, 5);
+    expect_guess("6,2", 0, 6);
+    expect_guess("6,2", 3, 2);
+    expect_guess("6,2,-1,4", 2, 6); /* what is no GPU ends the list */
+    expect_guess("6,8,4", 1, 6);
+    expect_guess("6,2x", 1, 6);
+    expect_guess("", 0, -1);
+    expect_guess("-1", 0, -1);
+    expect_guess("GPU-2b5c0d44", 0, -1);
+    fake.gpus = 4;
+    expect_guess(NULL, 6, 2);
+    expect_guess("4", 0, -1);
+    gpusym_topo_close();
+    fake.no_library = true;
+    expect_guess(NULL, 0, -1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 /* ---- RDMA devices ---- */
 
 /* A device is for as many GPUs as another one, or a GPU has as many as another, but for one. */
@@ -656,8 +722,10 @@ static void left_to_the_transport(void **state)
 
     (void) state;
     expect_nics("1a", "", "no RDMA device");
+    assert_false(gpusym_topo_has_nics());
     assert_null(hw.topology); /* and none was loaded for that */
     make("class/infiniband");
+    assert_true(gpusym_topo_has_nics());
     gpusym_topo_nics(&simulated, &nics);
     assert_string_equal(nics.devices, "");
     assert_string_equal(nics.why, "the GPU is simulated");
@@ -683,6 +751,7 @@ int main(void)
         TEST(switches),
         TEST(other_ends),
         TEST(queried_once),
+        TEST(the_gpu_of_a_local_rank),
         TEST(devices_are_divided_evenly),
 #if GPUSYM_HAVE_HWLOC
         NICS_TEST(eight_gpus),

@@ -61,8 +61,9 @@ typedef struct {
 
     coll_gpusym_net_t net_choice;
 
-    bool messages;  /* MPI's messages take GPU memory; set by the component's comm_query */
-    int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
+    bool messages;       /* MPI's messages take GPU memory; set by the component's comm_query */
+    int world_rank;      /* of this process in its MPI_COMM_WORLD; set by the component's init_query, as is: */
+    unsigned local_rank; /* on its host */
     /* A process may be in several calls at once: MPI_THREAD_MULTIPLE, as init_query was told.  Open MPI's own variable
      * does not say so for long: MPI_T_init_thread sets it to what that was asked for. */
     bool multiple;

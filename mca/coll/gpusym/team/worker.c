@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <strings.h>
 
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
@@ -16,35 +17,45 @@ static struct {
     pthread_mutex_t lock;
     gpusym_worker_t *worker; /* NULL: not open */
     bool failed;             /* it could not be opened; said once */
+    gpusym_place_t place;    /* of the GPU whose nearest devices it has; "": of none */
     /* Bytes of its memory that communicators have; that they were promised, and do not have yet. With its lock held. */
     uint64_t taken, promised;
 } net = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Looks at the GPU that is current, or the only one that there is; no context is made. False: it is not known yet. */
-static bool find_gpu(gpusym_gpu_info_t *gpu)
+/* The GPU that is current, or that will be if the program does as most: many programs call collectives, for the ranks
+ * on their host say, before they choose one. The driver is not started for this. False: no GPU. */
+static bool find_gpu(gpusym_place_t *place, const char **how)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    int count = 0, ordinal = NULL != dev ? dev->gpu_current() : -1;
-    if (NULL != dev && ordinal < 0 && GPUSYM_SUCCESS == dev->gpu_count(&count) && 1 == count) {
-        ordinal = 0;
+    const int ordinal = NULL != dev ? dev->gpu_current() : -1;
+    gpusym_gpu_info_t gpu;
+    *how = "which is current";
+    if (ordinal >= 0 && GPUSYM_SUCCESS == dev->gpu_look(ordinal, &gpu)) {
+        *place = gpu.place;
+        return true;
     }
-    return ordinal >= 0 && GPUSYM_SUCCESS == dev->gpu_look(ordinal, gpu);
+    *how = "by its rank on the host, since none is current yet";
+    return NULL != dev && gpusym_topo_guess(coll_gpusym_params.local_rank, place);
 }
 
 /* The RDMA devices nearest to this process's GPU, if the parameter leaves them to us. */
 static void find_nearest(gpusym_topo_nics_t *nics)
 {
-    gpusym_gpu_info_t gpu;
-    *nics = (gpusym_topo_nics_t){.why = "this process has several GPUs, of which none is current, or none"};
+    const char *how = "";
+    net.place = (gpusym_place_t){.number = -1};
+    *nics = (gpusym_topo_nics_t){.why = "no GPU is current"};
     if (COLL_GPUSYM_NET_UCX == coll_gpusym_params.net_choice) {
         strcpy(nics->why, "coll_gpusym_net_devices is ucx");
-    } else if (find_gpu(&gpu)) {
-        gpusym_topo_nics(&gpu.place, nics);
+    } else if (!gpusym_topo_has_nics()) {
+        strcpy(nics->why, "this host has no RDMA device");
+    } else if (find_gpu(&net.place, &how)) {
+        gpusym_topo_nics(&net.place, nics);
     }
     if ('\0' != nics->devices[0]) {
-        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD, GPU %s: the RDMA devices nearest to it: %s (%s)",
-                   coll_gpusym_params.world_rank, gpu.where, nics->devices, nics->why);
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD, GPU %s (%s): the RDMA devices nearest to it: %s (%s)",
+                   coll_gpusym_params.world_rank, net.place.pci, how, nics->devices, nics->why);
     } else {
+        net.place.pci[0] = '\0';
         GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD leaves the choice of RDMA devices to UCX: %s",
                    coll_gpusym_params.world_rank, nics->why);
     }
@@ -84,11 +95,23 @@ gpusym_worker_t *coll_gpusym_worker(void)
     return w;
 }
 
+void coll_gpusym_worker_used_by(const gpusym_gpu_info_t *gpu)
+{
+    if ('\0' != net.place.pci[0] && 0 != strcasecmp(net.place.pci, gpu->place.pci)) {
+        GPUSYM_LOG(2,
+                   "rank %d of MPI_COMM_WORLD uses GPU %s, but its network devices were chosen for GPU %s, which was "
+                   "expected in its first collective: make a GPU current before that",
+                   coll_gpusym_params.world_rank, gpu->place.pci, net.place.pci);
+        net.place.pci[0] = '\0'; /* once */
+    }
+}
+
 void coll_gpusym_worker_fini(void)
 {
     gpusym_worker_close(net.worker);
     net.worker = NULL;
     net.failed = false;
+    net.place.pci[0] = '\0';
     net.taken = net.promised = 0;
 }
 

@@ -60,6 +60,9 @@ enum { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1 };
 #define NVML_CALLS(X)                                                                    \
     X(nvmlInit_v2, (void) )                                                              \
     X(nvmlShutdown, (void) )                                                             \
+    X(nvmlDeviceGetCount_v2, (unsigned *n))                                              \
+    X(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *gpu))                \
+    X(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t gpu, nvmlPciInfo_t * pci))                  \
     X(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *gpu))             \
     X(nvmlDeviceGetNvLinkState, (nvmlDevice_t gpu, unsigned link, int *active))          \
     X(nvmlDeviceGetNvLinkRemoteDeviceType, (nvmlDevice_t gpu, unsigned link, int *type)) \
@@ -82,8 +85,11 @@ static struct {
     nvlinks_t links; /* of the last GPU: most processes have one */
 } nvml;
 
-static void nvml_open(void)
+static void nvml_need(void)
 {
+    if (nvml.tried) {
+        return;
+    }
     nvml.tried = true;
     nvml.lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     bool all = NULL != nvml.lib;
@@ -141,9 +147,7 @@ static void nvlinks_read(const gpusym_place_t *place, nvlinks_t *links)
 static unsigned count_nvlinks(const gpusym_place_t *a, const gpusym_place_t *b)
 {
     const uint64_t other = pci_key(b->pci);
-    if (!nvml.tried) {
-        nvml_open();
-    }
+    nvml_need();
     if (NULL == nvml.lib) {
         return 0;
     }
@@ -156,6 +160,45 @@ static unsigned count_nvlinks(const gpusym_place_t *a, const gpusym_place_t *b)
         n += other == nvml.links.other[i];
     }
     return n;
+}
+
+/* Returns the number of the GPU that CUDA has as number i, i modulo how many it has; `all` is what NVML shows.  As CUDA
+ * reads it, the list ends at what is no number of a GPU.  -1: there is none. */
+static long visible_gpu(const char *list, unsigned i, unsigned all)
+{
+    long number[64];
+    unsigned n = 0;
+    while (NULL != list && n < sizeof number / sizeof *number) {
+        char *end;
+        number[n] = strtol(list, &end, 10);
+        if (end == list || number[n] < 0 || number[n] >= (long) all || (',' != *end && '\0' != *end)) {
+            break;
+        }
+        n++;
+        list = ',' == *end ? end + 1 : NULL;
+    }
+    return 0 != n ? number[i % n] : -1;
+}
+
+/* With the lock held. */
+static bool guess_gpu(unsigned local_rank, gpusym_place_t *place)
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    unsigned n = 0;
+    nvmlDevice_t gpu;
+    nvmlPciInfo_t pci;
+    nvml_need();
+    if (NULL == nvml.lib || NVML_SUCCESS != nvml.nvmlDeviceGetCount_v2(&n) || 0 == n) {
+        return false;
+    }
+    const long number = NULL != list ? visible_gpu(list, local_rank, n) : (long) (local_rank % n);
+    if (number < 0 || NVML_SUCCESS != nvml.nvmlDeviceGetHandleByIndex_v2((unsigned) number, &gpu) ||
+        NVML_SUCCESS != nvml.nvmlDeviceGetPciInfo_v3(gpu, &pci)) {
+        return false;
+    }
+    *place = (gpusym_place_t){.number = -1};
+    snprintf(place->pci, sizeof place->pci, "%04x:%02x:%02x.0", pci.domain & 0xffffff, pci.bus & 255, pci.device & 255);
+    return true;
 }
 
 /* ---- hwloc: PCI and NUMA ---- */
@@ -445,17 +488,30 @@ uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b)
     return link_class;
 }
 
-void gpusym_topo_nics(const gpusym_place_t *gpu, gpusym_topo_nics_t *nics)
+bool gpusym_topo_guess(unsigned local_rank, gpusym_place_t *gpu)
+{
+    pthread_mutex_lock(&lock);
+    const bool found = guess_gpu(local_rank, gpu);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool gpusym_topo_has_nics(void)
 {
     char path[128];
-    *nics = (gpusym_topo_nics_t){.devices = ""};
     snprintf(path, sizeof path, "%.80s/class/infiniband", sysfs);
-    if ('\0' == gpu->pci[0]) {
-        snprintf(nics->why, sizeof nics->why, "the GPU is simulated");
+    return 0 == access(path, F_OK);
+}
+
+void gpusym_topo_nics(const gpusym_place_t *gpu, gpusym_topo_nics_t *nics)
+{
+    *nics = (gpusym_topo_nics_t){.devices = ""};
+    if (!gpusym_topo_has_nics()) {
+        snprintf(nics->why, sizeof nics->why, "this host has no RDMA device");
         return;
     }
-    if (0 != access(path, F_OK)) {
-        snprintf(nics->why, sizeof nics->why, "this host has no RDMA device");
+    if ('\0' == gpu->pci[0]) {
+        snprintf(nics->why, sizeof nics->why, "the GPU is simulated");
         return;
     }
     pthread_mutex_lock(&lock);

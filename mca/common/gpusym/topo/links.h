@@ -7,6 +7,7 @@
 #ifndef GPUSYM_COMMON_TOPO_LINKS_H
 #define GPUSYM_COMMON_TOPO_LINKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Link classes of a pair of GPUs: the larger the better. */
@@ -34,6 +35,16 @@ typedef struct {
  */
 uint8_t gpusym_topo_link(const gpusym_place_t *a, const gpusym_place_t *b);
 
+/*
+ * Guesses which GPU a process will use that has not chosen one yet, without starting the driver: of the GPUs that NVML
+ * shows and CUDA_VISIBLE_DEVICES leaves, the one with the number of the process's rank on its host (again from 0, if
+ * there are fewer).  False: NVML shows none, or the variable has no numbers.  Any thread.
+ */
+bool gpusym_topo_guess(unsigned local_rank, gpusym_place_t *gpu);
+
+/* Returns whether this host has RDMA devices: one system call.  Any thread. */
+bool gpusym_topo_has_nics(void);
+
 /* The RDMA devices that a process with a GPU should use: plain texts. */
 typedef struct {
     char devices[256]; /* ports, as UCX names them, separated by commas: "mlx5_0:1,mlx5_1:1"; "": none */
@@ -45,8 +56,8 @@ typedef struct {
  * behind the same host bridge, those of the same NUMA node, and others.  GPUs that have the same nearest devices divide
  * these among themselves, by the order of their addresses: all processes of the host get one answer, whichever GPUs
  * each of them sees.  Ports that are down are left out, and virtual functions whose device is here too.  None, with the
- * reason: the GPU is simulated, nothing is known, or all of the nearest are down.  A host without RDMA devices costs
- * one system call; the others need the topology, as above.  Any thread.
+ * reason: the GPU is simulated, nothing is known, or all of the nearest are down.  Needs the topology, as above, where
+ * there are RDMA devices.  Any thread.
  */
 void gpusym_topo_nics(const gpusym_place_t *gpu, gpusym_topo_nics_t *nics);
 
