@@ -129,6 +129,7 @@ static void find_gpus(const gpusym_device_t *dev, info_machine_t *m)
         snprintf(m->why, sizeof(m->why), "%s", dev->error());
     }
     for (int i = 0; i < n && i < INFO_GPUS_MAX && GPUSYM_SUCCESS == dev->gpu_look(i, &m->gpu[i]); i++) {
+        gpusym_topo_nics(&m->gpu[i].place, &m->nics[i]);
         m->n++;
     }
     for (int a = 0; a < (int) m->n; a++) {
@@ -296,6 +297,7 @@ static void tell_gpus(info_item_t *root, const info_machine_t *m)
         info_number(row, "multiprocessors", gpu->sm_count);
         info_text(row, "compute_capability", gpu->cc > 0 ? "%d.%d" : "-", gpu->cc / 10, gpu->cc % 10);
         info_number(row, "numa_node", node < 0 ? NAN : node);
+        info_text(row, "nic", "%s", '\0' != m->nics[i].devices[0] ? m->nics[i].devices : "-");
     }
 }
 
@@ -318,10 +320,11 @@ static void tell_links(info_item_t *root, const info_machine_t *m)
 static void tell_network_device(void *arg, const char *device, const char *way)
 {
     info_item_t *row = info_group(arg, NULL);
+    const char *list = info_param_text("coll_gpusym_net_devices");
 
     info_text(row, "device", "%s", device);
     info_text(row, "transport", "%s", way);
-    info_truth(row, "allowed", listed(info_param_text("coll_gpusym_net_devices"), device));
+    info_truth(row, "allowed", 0 == strcmp(list, "auto") || 0 == strcmp(list, "ucx") || listed(list, device));
 }
 
 static void tell_network(info_item_t *root)

@@ -8,6 +8,7 @@
 
 #include "info/item.h"
 #include "mca/common/gpusym/device/device.h"
+#include "mca/common/gpusym/topo/links.h"
 
 enum { INFO_GPUS_MAX = 64 };
 
@@ -18,6 +19,7 @@ typedef struct {
     uint32_t n;     /* GPUs; 0: see why */
     char why[512];
     gpusym_gpu_info_t gpu[INFO_GPUS_MAX];
+    gpusym_topo_nics_t nics[INFO_GPUS_MAX];     /* that coll_gpusym_net_devices=auto takes */
     uint8_t link[INFO_GPUS_MAX][INFO_GPUS_MAX]; /* classes (topo/links.h); GPUSYM_LINK_SELF on the diagonal */
 } info_machine_t;
 

@@ -83,11 +83,17 @@ says '^ 2 SYS - X PIX$'
 ask 0 "${sim[@]}" OMPI_MCA_coll_gpusym_multicast=0 "$info"
 says '^ multicast no: the multicast parameter forbids it$'
 ask_json "${sim[@]}" "$info"
-holds 'len(j["gpus"]) == 4 and j["links"][1]["0"] == "NV18" and j["links"][1]["2"] == "-"'
+holds 'len(j["gpus"]) == 4 and j["gpus"][3]["nic"] == "-" and j["links"][1]["0"] == "NV18" and j["links"][1]["2"] == "-"'
 if [ "$GPUSYM_HAVE_UCX" = 1 ]; then
     says '^ between hosts UCX$|"between_hosts": "UCX"|built without jansson'
     ask 0 env OMPI_MCA_coll_gpusym_net_devices=lo "$info"
     says '^ lo tcp yes$'
+    for value in auto ucx; do
+        ask 0 env "OMPI_MCA_coll_gpusym_net_devices=$value" "$info"
+        says '^ lo tcp yes$'
+    done
+    ask 0 env OMPI_MCA_coll_gpusym_net_devices=nosuch0 "$info"
+    says '^ lo tcp no$'
 fi
 
 # Parameters: where each was set.

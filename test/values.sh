@@ -68,7 +68,8 @@ for value in abc 1x '' -7 99999999999999999999999 1e999 nan; do
     done
 done
 # What is right is not refused.
-for value in heap_size=64M heap_size=0x4000000 timeout=2.5 timeout=1e3 summary=yes summary=0 graph=false blocks=010 priority=-1; do
+for value in heap_size=64M heap_size=0x4000000 timeout=2.5 timeout=1e3 summary=yes summary=0 graph=false blocks=010 priority=-1 \
+    net_devices=ucx net_devices=mlx5_0:1,eth0 net_devices=none; do
     env LD_PRELOAD="${GPUSYM_TEST_PRELOAD:-}" "OMPI_MCA_coll_gpusym_${value%%=*}=${value#*=}" "$info" --param coll gpusym --level 9 --parsable >"$dir/log" 2>&1
     if grep -q 'cannot be' "$dir/log"; then
         failed=$((failed + 1))
@@ -93,7 +94,8 @@ library 8388608 OMPI_MCA_opal_common_gpusym_heap_size=8M
 library 4194304 OMPI_MCA_opal_common_gpusym_heap_size=8M OMPI_MCA_coll_gpusym_heap_size=4M
 library 58720256 OMPI_MCA_opal_common_gpusym_heap_size=abc
 expect environment opal_common_gpusym_heap_size abc "$dir/log"
-for value in timeout=abc blocks=1x zero_copy=maybe allreduce_algorithm=fast algorithm=allreduce:fast algorithm=allmend:ll device=gpu heap_size=-1 summary=; do
+for value in timeout=abc blocks=1x zero_copy=maybe allreduce_algorithm=fast algorithm=allreduce:fast algorithm=allmend:ll device=gpu heap_size=-1 summary= \
+    net_devices=auto,eth0 net_devices=eth0,,lo "net_devices=eth0 lo"; do
     timeout 30 "$@" -n 2 --mca coll gpusym --mca "coll_gpusym_${value%%=*}" "${value#*=}" "$program" \
         >"$dir/log" 2>&1 </dev/null
     expect "command line" "coll_gpusym_${value%%=*}" "${value#*=}" "$dir/log"

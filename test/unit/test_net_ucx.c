@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/net/stream.h"
 #include "test/hang.h"
 #include "test/unit/random.h"
@@ -510,6 +511,75 @@ static void a_device_that_is_not_there(void **state)
     }
 }
 
+static char lines[4096];
+
+static void take_line(const char *line)
+{
+    strncat(lines, line, sizeof lines - 1 - strlen(lines));
+}
+
+static void take_tcp(void *arg, const char *device, const char *way)
+{
+    if (0 == strcmp(way, "tcp")) {
+        snprintf(arg, 64, "%s", device);
+    }
+}
+
+/* Opens a net, and expects this part of a line, and not the other one. */
+static void expect_line(const char *devices, const char *nearest, const char *part, const char *absent)
+{
+    const gpusym_net_params_t params = {.bytes_max = 64, .devices = devices, .nearest = nearest};
+    gpusym_net_t *net = NULL;
+    const char *why;
+    const gpusym_transport_t *ucx = gpusym_transport_ucx(&why);
+
+    lines[0] = '\0';
+    gpusym_log_to(take_line, 2);
+    const int rc = ucx->open(&params, &net, &why);
+    gpusym_log_to(NULL, 0);
+    assert_int_equal(rc, GPUSYM_SUCCESS);
+    ucx->close(net);
+    if (NULL == strstr(lines, part) || NULL != strstr(lines, absent)) {
+        fail_msg("\"%s\" should tell of \"%s\", and not of \"%s\"", lines, part, absent);
+    }
+}
+
+/* An interface of TCP takes the place of an RDMA device. */
+static void devices_that_are_advised(void **state)
+{
+    char tcp[64] = "", more[96], line[160];
+    const char *why;
+
+    (void) state;
+    need_ucx();
+    unsetenv("UCX_NET_DEVICES");
+    unsetenv("GPUSYM_UCX_NET_DEVICES");
+    gpusym_transport_ucx(&why)->devices(take_tcp, tcp);
+    if ('\0' == tcp[0]) {
+        skip();
+    }
+    snprintf(line, sizeof line, "devices: %s and TCP; CUDA memory: ", tcp);
+    expect_line(NULL, tcp, line, "net: not with");
+    expect_line("", tcp, line, "net: not with");
+    expect_line(NULL, NULL, "devices: all; CUDA memory: ", "net: not with");
+    snprintf(line, sizeof line, "devices: %s; ", tcp);
+    expect_line(tcp, "nosuch0:1", line, "nosuch0:1");
+
+    expect_line(NULL, "nosuch0:1", "net: not with nosuch0:1 alone: UCX does not use them here", "nosuch0:1 and TCP");
+    assert_non_null(strstr(lines, "devices: all"));
+    snprintf(more, sizeof more, "%s,nosuch0:1", tcp);
+    expect_line(NULL, more, "nosuch0:1 alone: UCX does not use them here", "nosuch0:1 and TCP");
+    snprintf(more, sizeof more, "%.1s", tcp); /* the first letter of a name is none */
+    expect_line(NULL, more, "alone: UCX does not use them here", "and TCP");
+
+    setenv("UCX_NET_DEVICES", "all", 1);
+    expect_line(NULL, tcp, "alone: UCX_NET_DEVICES is set", "and TCP");
+    unsetenv("UCX_NET_DEVICES");
+    setenv("GPUSYM_UCX_NET_DEVICES", tcp, 1);
+    expect_line(NULL, tcp, "alone: UCX_NET_DEVICES is set", "and TCP");
+    unsetenv("GPUSYM_UCX_NET_DEVICES");
+}
+
 /* Whether UCX can be used, found out in a process of its own: the tests fork before they load it. */
 static bool has_ucx(void)
 {
@@ -537,6 +607,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_close_amid_a_rendezvous),
         cmocka_unit_test(signal_handlers_stay),
         cmocka_unit_test(a_device_that_is_not_there),
+        cmocka_unit_test(devices_that_are_advised),
     };
     random_start(argc, argv);
     there = has_ucx();

@@ -172,7 +172,10 @@ static gpusym_worker_peer_t *get_peer(gpusym_worker_t *w, const gpusym_worker_t 
 static int refuse_open(const gpusym_net_params_t *params, gpusym_net_t **net, const char **why)
 {
     (void) net;
-    *why = NULL != params->devices ? params->devices : "";
+    static char text[64];
+
+    snprintf(text, sizeof text, "%s|%s", params->devices, params->nearest);
+    *why = text;
     return GPUSYM_ERR_NOT_AVAILABLE;
 }
 
@@ -189,9 +192,10 @@ static void what_cannot_be_opened_is_told(void **state)
     assert_int_equal(gpusym_worker_open(&params, &w, &why), GPUSYM_ERR_NO_MEMORY);
     params.bytes = MEMORY;
     params.devices = "nosuch0";
+    params.nearest = "nosuch1:1";
     transport.open = refuse_open;
     assert_int_equal(gpusym_worker_open(&params, &w, &why), GPUSYM_ERR_NOT_AVAILABLE);
-    assert_string_equal(why, "nosuch0");
+    assert_string_equal(why, "nosuch0|nosuch1:1");
     gpusym_worker_close(NULL);
 }
 

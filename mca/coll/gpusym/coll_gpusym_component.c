@@ -113,6 +113,7 @@ static int component_init_query(bool enable_progress_threads, bool enable_mpi_th
     coll_gpusym_params.multiple = coll_gpusym_params.multiple || enable_mpi_threads;
     gpusym_threads = coll_gpusym_params.multiple || opal_using_threads();
     coll_gpusym_params.world_rank = (int) OPAL_PROC_MY_NAME.vpid;
+    coll_gpusym_params.local_rank = opal_process_info.my_local_rank;
     coll_gpusym_ranges_start();
     coll_gpusym_trace_start(coll_gpusym_params.world_rank, opal_process_info.nodename);
     coll_gpusym_metrics_start(coll_gpusym_params.world_rank, opal_process_info.nodename);

@@ -202,11 +202,56 @@ static int register_algorithms(void)
 
 /* ---- texts ---- */
 
+/* Whether a text is a list of names, none of which is one of the words. */
+static bool is_device_list(const char *text, const char *const *words)
+{
+    const char *list = text;
+    char item[64];
+
+    for (size_t i = 0; '\0' != text[i]; i++) {
+        if ((unsigned char) text[i] <= ' ' ||
+            (',' == text[i] && (0 == i || ',' == text[i + 1] || '\0' == text[i + 1]))) {
+            return false;
+        }
+    }
+    while (gpusym_list_next(&list, item, sizeof(item))) {
+        for (unsigned i = 0; NULL != words[i]; i++) {
+            if (0 == strcmp(item, words[i])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static int register_net_devices(void)
 {
-    return gpusym_var_string(&group, "net_devices", 4, "", FIELD(net_devices),
-                             "Network devices for messages between islands: a comma-separated list of UCX device "
-                             "names. Empty: all; none: do not use the network, stage calls between islands");
+    static const char *const words[] = {[COLL_GPUSYM_NET_AUTO] = "auto",
+                                        [COLL_GPUSYM_NET_UCX] = "ucx",
+                                        [COLL_GPUSYM_NET_NAMED] = "",
+                                        [COLL_GPUSYM_NET_NONE] = "none",
+                                        [COLL_GPUSYM_NET_NONE + 1] = NULL};
+    const int ret = gpusym_var_string(
+        &group, "net_devices", 4, words[COLL_GPUSYM_NET_AUTO], FIELD(net_devices),
+        "Network devices for messages between islands. auto: the RDMA devices nearest to the GPU of the process, "
+        "beside "
+        "TCP, unless UCX_NET_DEVICES is set; ucx: leave it to UCX; a comma-separated list of UCX device names; none: "
+        "do not use the network, stage calls between islands");
+    const char *text = NULL != coll_gpusym_params.net_devices ? coll_gpusym_params.net_devices : "";
+    unsigned choice = COLL_GPUSYM_NET_AUTO;
+
+    while ('\0' != *text && NULL != words[choice] && 0 != strcmp(text, words[choice])) {
+        choice++;
+    }
+    if (NULL == words[choice]) {
+        choice = is_device_list(text, words) ? COLL_GPUSYM_NET_NAMED : COLL_GPUSYM_NET_AUTO;
+        if (COLL_GPUSYM_NET_AUTO == choice) {
+            gpusym_var_refused("coll_gpusym_net_devices", text, "auto, ucx, none, or UCX device names: mlx5_0:1,eth0",
+                               "the default, auto");
+        }
+    }
+    coll_gpusym_params.net_choice = (coll_gpusym_net_t) choice;
+    return ret;
 }
 
 static int register_rules(void)

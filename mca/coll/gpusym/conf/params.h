@@ -14,6 +14,15 @@
 #define COLL_GPUSYM_ALG_AUTO (-1)
 #define COLL_GPUSYM_ALG_STAGED (-2)
 
+/* Whose network devices serve messages between islands: the nearest to this process's GPU, UCX's choice, those that
+ * the user has named, none. */
+typedef enum {
+    COLL_GPUSYM_NET_AUTO,
+    COLL_GPUSYM_NET_UCX,
+    COLL_GPUSYM_NET_NAMED,
+    COLL_GPUSYM_NET_NONE
+} coll_gpusym_net_t;
+
 /* Those of this process; conf/params.c has units and ranges. */
 typedef struct {
     int priority;
@@ -40,7 +49,7 @@ typedef struct {
     unsigned net_size;       /* bytes of memory for messages between islands */
     const char *rules;       /* file or folder of rules; "": that of the installation, "none": no rules */
     const char *tuner;       /* tuner plug-in, a path or a name for dlopen(); "": none */
-    const char *net_devices; /* UCX's names of network devices for these; "": all */
+    const char *net_devices; /* UCX's names of network devices for these, if net_choice says so */
     bool reproducible;       /* only algorithms whose bits depend on nothing but inputs and number of ranks */
     bool summary;            /* print the counters at MPI_Finalize */
     const char *trace;       /* the file of the trace; "": none */
@@ -50,8 +59,11 @@ typedef struct {
     bool notes;              /* a summary or a profiler wants more of each call */
     unsigned epoch_first;    /* developer: first epoch of a communicator, to test the wrap */
 
-    bool messages;  /* MPI's messages take GPU memory; set by the component's comm_query */
-    int world_rank; /* of this process in its MPI_COMM_WORLD; set by the component's init_query */
+    coll_gpusym_net_t net_choice;
+
+    bool messages;       /* MPI's messages take GPU memory; set by the component's comm_query */
+    int world_rank;      /* of this process in its MPI_COMM_WORLD; set by the component's init_query, as is: */
+    unsigned local_rank; /* on its host */
     /* A process may be in several calls at once: MPI_THREAD_MULTIPLE, as init_query was told.  Open MPI's own variable
      * does not say so for long: MPI_T_init_thread sets it to what that was asked for. */
     bool multiple;

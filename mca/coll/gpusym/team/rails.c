@@ -162,14 +162,18 @@ unsigned coll_gpusym_hosts_open_rails(coll_gpusym_team_t *t)
     coll_gpusym_hosts_t *h = t->hosts;
     const uint32_t rails = coll_gpusym_hosts_rails(t);
     const uint64_t each = GPUSYM_RAIL_SEND_BYTES(h->piece);
+    const gpusym_device_t *dev = gpusym_current.dev;
+    gpusym_gpu_info_t gpu;
     char *host, *device;
     uint32_t first, end;
     coll_gpusym_hosts_own(t, &first, &end);
     const uint64_t own = end - first;
     coll_gpusym_hosts_forgo(h);
-    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, gpusym_current.dev, t->host.gpu, &host, &device)) {
+    if (GPUSYM_SUCCESS != gpusym_worker_map(h->worker, dev, t->host.gpu, &host, &device)) {
         return 0;
     }
+    dev->gpu_info(t->host.gpu, &gpu);
+    coll_gpusym_worker_used_by(&gpu);
     if (!take_memory(h, rail_bytes(t, h->piece)) ||
         GPUSYM_SUCCESS != gpusym_worker_alloc(h->worker, own * each, &h->send)) {
         return COLL_GPUSYM_HOSTS_PINNED;

@@ -7,23 +7,71 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <strings.h>
 
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/topo/links.h"
 
 static struct {
     pthread_mutex_t lock;
     gpusym_worker_t *worker; /* NULL: not open */
     bool failed;             /* it could not be opened; said once */
+    gpusym_place_t place;    /* of the GPU whose nearest devices it has; "": of none */
     /* Bytes of its memory that communicators have; that they were promised, and do not have yet. With its lock held. */
     uint64_t taken, promised;
 } net = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The GPU that is current, or that will be if the program does as most: many programs call collectives, for the ranks
+ * on their host say, before they choose one. The driver is not started for this. False: no GPU. */
+static bool find_gpu(gpusym_place_t *place, const char **how)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    const int ordinal = NULL != dev ? dev->gpu_current() : -1;
+    gpusym_gpu_info_t gpu;
+    *how = "which is current";
+    if (ordinal >= 0 && GPUSYM_SUCCESS == dev->gpu_look(ordinal, &gpu)) {
+        *place = gpu.place;
+        return true;
+    }
+    *how = "by its rank on the host, since none is current yet";
+    return NULL != dev && gpusym_topo_guess(coll_gpusym_params.local_rank, place);
+}
+
+/* The RDMA devices nearest to this process's GPU, if the parameter leaves them to us. */
+static void find_nearest(gpusym_topo_nics_t *nics)
+{
+    const char *how = "";
+    net.place = (gpusym_place_t){.number = -1};
+    *nics = (gpusym_topo_nics_t){.why = "no GPU is current"};
+    if (COLL_GPUSYM_NET_UCX == coll_gpusym_params.net_choice) {
+        strcpy(nics->why, "coll_gpusym_net_devices is ucx");
+    } else if (!gpusym_topo_has_nics()) {
+        strcpy(nics->why, "this host has no RDMA device");
+    } else if (find_gpu(&net.place, &how)) {
+        gpusym_topo_nics(&net.place, nics);
+    }
+    if ('\0' != nics->devices[0]) {
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD, GPU %s (%s): the RDMA devices nearest to it: %s (%s)",
+                   coll_gpusym_params.world_rank, net.place.pci, how, nics->devices, nics->why);
+    } else {
+        net.place.pci[0] = '\0';
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD leaves the choice of RDMA devices to UCX: %s",
+                   coll_gpusym_params.world_rank, nics->why);
+    }
+}
+
 static void open_worker(void)
 {
     const char *why = NULL;
-    gpusym_worker_params_t p = {.devices = coll_gpusym_params.net_devices, .bytes = coll_gpusym_params.net_size};
-    if (0 == strcmp(p.devices, "none")) {
+    gpusym_topo_nics_t nics = {.devices = ""};
+    gpusym_worker_params_t p = {.nearest = nics.devices, .bytes = coll_gpusym_params.net_size};
+    if (COLL_GPUSYM_NET_NAMED == coll_gpusym_params.net_choice) {
+        p.devices = coll_gpusym_params.net_devices;
+    } else if (COLL_GPUSYM_NET_NONE != coll_gpusym_params.net_choice) {
+        find_nearest(&nics);
+    }
+    if (COLL_GPUSYM_NET_NONE == coll_gpusym_params.net_choice) {
         why = "coll_gpusym_net_devices is none";
     } else {
         p.transport = gpusym_transport_ucx(&why);
@@ -47,11 +95,23 @@ gpusym_worker_t *coll_gpusym_worker(void)
     return w;
 }
 
+void coll_gpusym_worker_used_by(const gpusym_gpu_info_t *gpu)
+{
+    if ('\0' != net.place.pci[0] && 0 != strcasecmp(net.place.pci, gpu->place.pci)) {
+        GPUSYM_LOG(2,
+                   "rank %d of MPI_COMM_WORLD uses GPU %s, but its network devices were chosen for GPU %s, which was "
+                   "expected in its first collective: make a GPU current before that",
+                   coll_gpusym_params.world_rank, gpu->place.pci, net.place.pci);
+        net.place.pci[0] = '\0'; /* once */
+    }
+}
+
 void coll_gpusym_worker_fini(void)
 {
     gpusym_worker_close(net.worker);
     net.worker = NULL;
     net.failed = false;
+    net.place.pci[0] = '\0';
     net.taken = net.promised = 0;
 }
 

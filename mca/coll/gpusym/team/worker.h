@@ -10,6 +10,8 @@
 
 /* Returns it, opened at the first call, which takes 20 to 100 ms; NULL: this process has none. Any thread. */
 gpusym_worker_t *coll_gpusym_worker(void);
+/* Tells which GPU its memory is mapped for: a verbose line, once, if its network devices are another one's. */
+void coll_gpusym_worker_used_by(const gpusym_gpu_info_t *gpu);
 /* Closes it, if it is open: no other thread uses it, and no communicator is left. */
 void coll_gpusym_worker_fini(void);
 

@@ -69,6 +69,9 @@ typedef struct {
     gpusym_net_user_t user;
     uint32_t bytes_max;  /* of a message's data; longer ones that arrive are dropped.  At most GPUSYM_NET_BYTES_MAX */
     const char *devices; /* network devices, as the transport names them, separated by commas; NULL or "": all */
+    /* RDMA devices, named alike, to use in place of all others of that kind, where devices are all: advice, which the
+     * transport does not follow if the user has told it which to use, or if it lacks one of them.  NULL or "": none. */
+    const char *nearest;
 } gpusym_net_params_t;
 
 /* The largest piece. */

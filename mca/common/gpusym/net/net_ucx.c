@@ -69,6 +69,7 @@ struct gpusym_net {
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
+    bool nearest; /* of RDMA devices, only those that it was advised to use */
     gpusym_net_peer_t *peers, *closing;
     landing_t *landings;
     unsigned unfinished; /* messages whose request UCX has */
@@ -164,6 +165,79 @@ static ucs_status_t arrive(void *arg, const void *header, size_t header_bytes, v
     return UCS_OK;
 }
 
+/* ---- the devices of this host ---- */
+
+typedef struct {
+    void (*tell)(void *arg, const char *device, const char *way);
+    void *arg;
+} told_t;
+
+static void tell_resources(uct_md_h md, const told_t *told)
+{
+    uct_tl_resource_desc_t *resource;
+    unsigned n;
+
+    if (UCS_OK != uct_md_query_tl_resources(md, &resource, &n)) {
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (UCT_DEVICE_TYPE_NET == resource[i].dev_type) {
+            told->tell(told->arg, resource[i].dev_name, resource[i].tl_name);
+        }
+    }
+    uct_release_tl_resource_list(resource);
+}
+
+/* only: a component's name; NULL: of any name. */
+static void tell_component(uct_component_h component, const char *only, const told_t *told)
+{
+    uct_component_attr_t attr = {.field_mask =
+                                     UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
+    uct_md_config_t *config;
+    uct_md_h md;
+
+    if (UCS_OK != uct_component_query(component, &attr) || 0 == attr.md_resource_count ||
+        (NULL != only && 0 != strcmp(attr.name, only))) {
+        return;
+    }
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = calloc(attr.md_resource_count, sizeof *attr.md_resources);
+    if (NULL == attr.md_resources || UCS_OK != uct_component_query(component, &attr) ||
+        UCS_OK != uct_md_config_read(component, NULL, NULL, &config)) {
+        free(attr.md_resources);
+        return;
+    }
+    for (unsigned i = 0; i < attr.md_resource_count; i++) {
+        if (UCS_OK == uct_md_open(component, attr.md_resources[i].md_name, config, &md)) {
+            tell_resources(md, told);
+            uct_md_close(md);
+        }
+    }
+    uct_config_release(config);
+    free(attr.md_resources);
+}
+
+static void tell_components(const char *only, const told_t *told)
+{
+    uct_component_h *component;
+    unsigned n;
+
+    if (UCS_OK != uct_query_components(&component, &n)) {
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        tell_component(component[i], only, told);
+    }
+    uct_release_component_list(component);
+}
+
+static void ucx_devices(void (*tell)(void *arg, const char *device, const char *way), void *arg)
+{
+    const told_t told = {tell, arg};
+
+    tell_components(NULL, &told);
+}
+
 /* ---- open and close ---- */
 
 static int fail(const char *what, ucs_status_t status, const char **why)
@@ -173,8 +247,56 @@ static int fail(const char *what, ucs_status_t status, const char **why)
     return GPUSYM_ERR_NOT_AVAILABLE;
 }
 
-/* GPUSYM_UCX_... in the environment holds for this context alone, UCX_... for all of the process. */
-static int open_context(gpusym_net_t *net, const char *devices, const char **why)
+/* UCX's own description of something; the caller frees it. NULL: there is no memory. */
+static char *described(const ucp_config_t *config, ucp_context_h context)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (NULL == f) {
+        return NULL;
+    }
+    if (NULL != config) {
+        ucp_config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
+    } else {
+        ucp_context_print_info(context, f);
+    }
+    fclose(f);
+    return text;
+}
+
+/* Whether the user has named devices to UCX: in the environment, or in a file of UCX's, which only the description of
+ * the configuration shows. */
+static bool user_has_named(const ucp_config_t *config)
+{
+    static const char name[] = "UCX_NET_DEVICES=", all[] = "all\n";
+    char *text = described(config, NULL);
+    const char *at = NULL != text ? strstr(text, name) : NULL;
+    const bool named = NULL != at && 0 != strncmp(at + sizeof name - 1, all, sizeof all - 1);
+
+    free(text);
+    return named || NULL != getenv("UCX_NET_DEVICES") || NULL != getenv("GPUSYM_UCX_NET_DEVICES");
+}
+
+/* Whether the context has all devices of a list: its description has lines like
+ *     #      resource 2  :  md 1  dev 2  flags -- tcp/eth0 */
+static bool has_devices(ucp_context_h context, const char *devices)
+{
+    char *text = described(NULL, context), name[128];
+    bool all = NULL != text;
+
+    for (const char *at = devices; all && '\0' != *at; at += strspn(at, ",")) {
+        const int length = (int) strcspn(at, ",");
+        snprintf(name, sizeof name, "/%.*s\n", length, at);
+        all = NULL != strstr(text, name);
+        at += length;
+    }
+    free(text);
+    return all;
+}
+
+static ucs_status_t init_context(gpusym_net_t *net, const ucp_config_t *config)
 {
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME | UCP_PARAM_FIELD_REQUEST_SIZE,
@@ -182,20 +304,85 @@ static int open_context(gpusym_net_t *net, const char *devices, const char **why
         .name = "gpusym",
         .request_size = sizeof(gpusym_net_t *), /* of a message's: the net */
     };
+
+    return ucp_init(&params, config, &net->context);
+}
+
+static void append_device(void *arg, const char *device, const char *way)
+{
+    (void) way;
+    fprintf(arg, ",%s", device);
+}
+
+/* Opens a context with the RDMA devices of a list, and with what UCX has for TCP: hosts that these devices do not lead
+ * to are reached as ever. False: it has no such context. */
+static bool open_nearest(gpusym_net_t *net, const char *nearest)
+{
+    char *list = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&list, &size);
+    const told_t told = {append_device, f};
+    ucp_config_t *config;
+
+    if (NULL == f) {
+        return false;
+    }
+    fputs(nearest, f);
+    tell_components("tcp", &told);
+    fclose(f);
+    ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
+    if (UCS_OK == status) {
+        (void) ucp_config_modify(config, "WARN_INVALID_CONFIG", "n"); /* the user has not asked for these devices */
+        status = ucp_config_modify(config, "NET_DEVICES", list);
+        status = UCS_OK == status ? init_context(net, config) : status;
+        ucp_config_release(config);
+    }
+    free(list);
+    if (UCS_OK == status && !has_devices(net->context, nearest)) {
+        ucp_cleanup(net->context);
+        net->context = NULL;
+    }
+    return NULL != net->context;
+}
+
+static bool has_names(const char *list)
+{
+    return NULL != list && '\0' != *list;
+}
+
+/* GPUSYM_UCX_... in the environment holds for this context alone, UCX_... for all of the process. */
+static int open_context(gpusym_net_t *net, const gpusym_net_params_t *params, const char **why)
+{
+    const bool named = has_names(params->devices), advised = !named && has_names(params->nearest);
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
 
     if (UCS_OK != status) {
         return fail("GPUSYM_UCX_... in the environment", status, why);
     }
-    if (NULL != devices && '\0' != *devices) {
-        status = ucp_config_modify(config, "NET_DEVICES", devices);
+    if (named) {
+        status = ucp_config_modify(config, "NET_DEVICES", params->devices);
+    } else if (advised && user_has_named(config)) {
+        GPUSYM_LOG(2, "net: not with %s alone: UCX_NET_DEVICES is set", params->nearest);
+    } else if (advised) {
+        net->nearest = open_nearest(net, params->nearest);
+        if (!net->nearest) {
+            GPUSYM_LOG(2, "net: not with %s alone: UCX does not use them here", params->nearest);
+        }
     }
-    if (UCS_OK == status) {
-        status = ucp_init(&params, config, &net->context);
+    if (UCS_OK == status && !net->nearest) {
+        status = init_context(net, config);
     }
     ucp_config_release(config);
     return UCS_OK == status ? GPUSYM_SUCCESS : fail("no context", status, why);
+}
+
+/* Whether UCX could send from and receive to memory of CUDA. */
+static bool knows_cuda(ucp_context_h context)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+    return UCS_OK == ucp_context_query(context, &attr) && 0 != (attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA));
 }
 
 static int open_worker(gpusym_net_t *net, const char **why)
@@ -233,7 +420,7 @@ static int ucx_open(const gpusym_net_params_t *params, gpusym_net_t **net, const
     }
     n->user = params->user;
     n->bytes_max = params->bytes_max < GPUSYM_NET_BYTES_MAX ? params->bytes_max : GPUSYM_NET_BYTES_MAX;
-    int rc = open_context(n, params->devices, why);
+    int rc = open_context(n, params, why);
     if (GPUSYM_SUCCESS == rc) {
         rc = open_worker(n, why);
     }
@@ -242,8 +429,12 @@ static int ucx_open(const gpusym_net_params_t *params, gpusym_net_t **net, const
         ucx_close(n);
         return rc;
     }
-    GPUSYM_LOG(2, "net: UCX %s, address of %zu bytes, devices: %s", ucp_get_version_string(), n->address_bytes,
-               NULL == params->devices || '\0' == *params->devices ? "all" : params->devices);
+    GPUSYM_LOG(2, "net: UCX %s, address of %zu bytes, devices: %s%s; CUDA memory: %s to UCX", ucp_get_version_string(),
+               n->address_bytes,
+               n->nearest                   ? params->nearest
+               : has_names(params->devices) ? params->devices
+                                            : "all",
+               n->nearest ? " and TCP" : "", knows_cuda(n->context) ? "known" : "not known");
     *net = n;
     return GPUSYM_SUCCESS;
 }
@@ -509,70 +700,6 @@ static int ucx_send(gpusym_net_peer_t *peer, const gpusym_net_head_t *head, cons
         peer->net->unfinished++;
     }
     return GPUSYM_SUCCESS;
-}
-
-/* ---- the devices of this host ---- */
-
-typedef struct {
-    void (*tell)(void *arg, const char *device, const char *way);
-    void *arg;
-} told_t;
-
-static void tell_resources(uct_md_h md, const told_t *told)
-{
-    uct_tl_resource_desc_t *resource;
-    unsigned n;
-
-    if (UCS_OK != uct_md_query_tl_resources(md, &resource, &n)) {
-        return;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        if (UCT_DEVICE_TYPE_NET == resource[i].dev_type) {
-            told->tell(told->arg, resource[i].dev_name, resource[i].tl_name);
-        }
-    }
-    uct_release_tl_resource_list(resource);
-}
-
-static void tell_component(uct_component_h component, const told_t *told)
-{
-    uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
-    uct_md_config_t *config;
-    uct_md_h md;
-
-    if (UCS_OK != uct_component_query(component, &attr) || 0 == attr.md_resource_count) {
-        return;
-    }
-    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
-    attr.md_resources = calloc(attr.md_resource_count, sizeof *attr.md_resources);
-    if (NULL == attr.md_resources || UCS_OK != uct_component_query(component, &attr) ||
-        UCS_OK != uct_md_config_read(component, NULL, NULL, &config)) {
-        free(attr.md_resources);
-        return;
-    }
-    for (unsigned i = 0; i < attr.md_resource_count; i++) {
-        if (UCS_OK == uct_md_open(component, attr.md_resources[i].md_name, config, &md)) {
-            tell_resources(md, told);
-            uct_md_close(md);
-        }
-    }
-    uct_config_release(config);
-    free(attr.md_resources);
-}
-
-static void ucx_devices(void (*tell)(void *arg, const char *device, const char *way), void *arg)
-{
-    const told_t told = {tell, arg};
-    uct_component_h *component;
-    unsigned n;
-
-    if (UCS_OK != uct_query_components(&component, &n)) {
-        return;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        tell_component(component[i], &told);
-    }
-    uct_release_component_list(component);
 }
 
 __attribute__((visibility("default"))) const gpusym_transport_t gpusym_net_ucx = {

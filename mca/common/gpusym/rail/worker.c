@@ -244,7 +244,7 @@ static void init_locks(gpusym_worker_t *w)
     pthread_condattr_destroy(&monotonic);
 }
 
-static int open_streams(gpusym_worker_t *w, const char *devices, const char **why)
+static int open_streams(gpusym_worker_t *w, const gpusym_worker_params_t *from, const char **why)
 {
     void *memory = mmap(NULL, w->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -254,7 +254,8 @@ static int open_streams(gpusym_worker_t *w, const char *devices, const char **wh
         return GPUSYM_ERR_NO_MEMORY;
     }
     const gpusym_net_streams_params_t params = {.transport = w->transport,
-                                                .devices = devices,
+                                                .devices = from->devices,
+                                                .nearest = from->nearest,
                                                 .piece_bytes = GPUSYM_RAIL_LONG_BYTES(w->piece_bytes),
                                                 .memory = memory,
                                                 .bytes = w->bytes,
@@ -286,7 +287,7 @@ int gpusym_worker_open(const gpusym_worker_params_t *params, gpusym_worker_t **w
     w->bytes = (params->bytes + page - 1) / page * page;
     w->usable = w->bytes;
     w->piece_bytes = piece_of(w->bytes);
-    const int rc = open_streams(w, params->devices, why);
+    const int rc = open_streams(w, params, why);
     if (GPUSYM_SUCCESS != rc) {
         free(w);
         return rc;
