@@ -151,6 +151,7 @@ typedef struct gpusym_combine {
     uint64_t compare[GPUSYM_PACK / 8];
     char value[GPUSYM_COMBINE_MAX], found[GPUSYM_COMBINE_MAX];
 } gpusym_combine_t;
+#define GPUSYM_COMBINE_WORDS 6u /* of 8 bytes, before `value` */
 
 /* With more bytes than a combination has, COMBINES is a list of copies: `in` is an array of gpusym_box_run_t, in pinned
  * host memory, of 1 to GPUSYM_LIST_MAX, and so says `bytes`; `out` is that of the first. Outputs do not overlap. The

@@ -93,23 +93,26 @@ GS_FN uint32_t gs_list_share(uint32_t nthreads, uint32_t n)
     return 0 != share ? share : 1;
 }
 
-/* Copies a list of n entries. The threads of an entry load it, at once. */
+/* Copies a list of n entries, by all threads of the block. A word for each thread: loads of one address by several
+ * threads are a round trip across PCIe each. */
 GS_OUTLINE void gs_box_list(gs_ctx_t part, const gpusym_box_run_t *list, uint32_t n)
 {
+    GS_SHARED union {
+        gpusym_box_run_t run[GPUSYM_LIST_MAX];
+        uint64_t word[sizeof(gpusym_box_run_t) * GPUSYM_LIST_MAX / 8];
+    } all;
     const uint32_t share = gs_list_share(part.nthreads, n);
     GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < n * sizeof *list / 8; i += part.nthreads) {
+        all.word[i] = gs_ld_strong((const char *) list + 8 * i, 8);
+    }
+    (void) gs_part_all(part, true);
+    GS_NO_UNROLL
     for (uint32_t i = part.thread / share; i < n; i += part.nthreads / share) {
-        union {
-            gpusym_box_run_t run;
-            uint64_t word[sizeof(gpusym_box_run_t) / 8];
-        } e;
-        GS_UNROLL
-        for (uint32_t k = 0; k < sizeof e / 8; k++) {
-            e.word[k] = gs_ld_strong((const char *) (list + i) + 8 * k, 8);
-        }
-        e.run.in = gs_reach(e.run.in);
-        e.run.out = gs_reach(e.run.out);
-        gs_box_copy_any(&e.run, part.thread % share, share, true);
+        gpusym_box_run_t run = all.run[i];
+        run.in = gs_reach(run.in);
+        run.out = gs_reach(run.out);
+        gs_box_copy_any(&run, part.thread % share, share, true);
     }
     (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
 }

@@ -218,30 +218,39 @@ GS_FN gs_pack_t gs_combine(uint32_t op, uint32_t type, gs_pack_t found, gs_pack_
 
 /* A combination of the elements at out, as x says. A pack is found, combined and stored by one thread. Up to a warp's
  * packs the given ones are loaded from the host before it is known whether they are there, at once with the rest: a
- * round trip across PCIe takes as long as one to another GPU. */
+ * round trip across PCIe takes as long as one to another GPU. What all threads need is loaded once, a word by each: loads
+ * of one address by several threads are a round trip each. */
 GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *out, uint32_t bytes)
 {
+    GS_SHARED uint64_t says[GPUSYM_COMBINE_WORDS];
     const uint32_t packs = (bytes + 15) / 16, align = gs_align(out);
-    const gs_pack_t places = gs_ld16_strong(&x->given), how = gs_ld16_strong(&x->compared);
+    gs_pack_t first = {{0, 0}}, found = {{0, 0}};
+    GS_NO_UNROLL
+    for (uint32_t i = part.thread; i < GPUSYM_COMBINE_WORDS; i += part.nthreads) {
+        says[i] = gs_ld_strong((const char *) x + 8 * i, 8);
+    }
+    if (part.thread < packs) {
+        first = packs <= GS_WARP ? gs_ld16_strong(x->value + 16 * part.thread) : first;
+        found = gs_ld_user_strong(out, align, bytes, part.thread);
+    }
+    (void) gs_part_all(part, true);
+    const char *from = (const char *) gs_reach((const void *) (uintptr_t) says[0]);
+    char *result = (char *) gs_reach((const void *) (uintptr_t) says[1]);
+    const char *compared = (const char *) gs_reach((const void *) (uintptr_t) says[2]);
+    const uint32_t op = (uint32_t) says[3], type = (uint32_t) (says[3] >> 32);
+    const gs_pack_t compare = {{says[4], says[5]}};
     GS_NO_UNROLL
     for (uint32_t i = part.thread; i < packs; i += part.nthreads) {
-        gs_pack_t given = {{0, 0}};
-        if (packs <= GS_WARP) {
-            given = gs_ld16_strong(x->value + 16 * i);
-        }
-        const gs_pack_t found = gs_ld_user_strong(out, align, bytes, i);
-        const char *from = (const char *) gs_reach((const void *) (uintptr_t) places.w[0]);
-        const char *compared = (const char *) gs_reach((const void *) (uintptr_t) how.w[0]);
-        char *result = (char *) gs_reach((const void *) (uintptr_t) places.w[1]);
-        const uint32_t op = (uint32_t) how.w[1], type = (uint32_t) (how.w[1] >> 32);
+        gs_pack_t given = first;
         if (NULL != from) {
             given = gs_ld_user_strong(from, gs_align(from), bytes, i);
-        } else if (packs > GS_WARP) {
+        } else if (packs > GS_WARP || i != part.thread) {
             given = gs_ld16_strong(x->value + 16 * i);
         }
+        found = i != part.thread ? gs_ld_user_strong(out, align, bytes, i) : found;
         bool stores = true;
         if (GPUSYM_COMBINE_COMPARE == op) {
-            const gs_pack_t want = NULL != compared ? gs_ld_bytes_strong(compared, bytes) : gs_ld16_strong(x->compare);
+            const gs_pack_t want = NULL != compared ? gs_ld_bytes_strong(compared, bytes) : compare;
             stores = found.w[0] == want.w[0] && found.w[1] == want.w[1];
         }
         if (stores) {

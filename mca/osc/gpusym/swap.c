@@ -15,9 +15,12 @@
 #include "mca/common/gpusym/memory/left.h"
 #include "mca/osc/gpusym/counters.h"
 
-_Static_assert(16 == offsetof(gpusym_combine_t, compared) && 0 == offsetof(gpusym_combine_t, compare) % 16 &&
+_Static_assert(8 == offsetof(gpusym_combine_t, result) && 16 == offsetof(gpusym_combine_t, compared) &&
+                   24 == offsetof(gpusym_combine_t, op) && 28 == offsetof(gpusym_combine_t, type) &&
+                   32 == offsetof(gpusym_combine_t, compare) &&
+                   8 * GPUSYM_COMBINE_WORDS == offsetof(gpusym_combine_t, value) &&
                    0 == offsetof(gpusym_combine_t, value) % 16,
-               "the kernel loads them 16 bytes at a time");
+               "as the kernel reads them");
 
 /* Polls of a command after which it takes longer than a copier that is there: a kernel is launched for it. */
 #define LATE_POLLS 1024u
