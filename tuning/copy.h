@@ -31,7 +31,8 @@ uint32_t gpusym_tuning_copy_threads(void);
 bool gpusym_tuning_copy_gathers(uint64_t bytes);
 /* Whether another copy may share the launch of so many runs, of so many bytes. */
 bool gpusym_tuning_copy_joins(uint32_t runs, uint64_t bytes);
-/* Whether so many copies, of so many units at most and so many bytes together, are for a resident kernel's one block. */
+/* Whether so many copies, of so many units at most and so many bytes together, are for a resident kernel's one
+ * block. */
 bool gpusym_tuning_copy_list(uint32_t copies, uint32_t units, uint64_t bytes);
 /* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory. */
 uint32_t gpusym_tuning_copy_resident_max(void);

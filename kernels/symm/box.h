@@ -32,7 +32,8 @@ GS_FN gs_pack_t gs_box_load(const char *p, uint32_t unit, bool strong)
     return v;
 }
 
-/* Copies the units of a thread: unit `at`, then each that is `step` further. unit, strong: constants to the compiler. */
+/* Copies the units of a thread: unit `at`, then each that is `step` further. unit, strong: constants to the
+ * compiler. */
 GS_FN void gs_box_copy(const gpusym_box_run_t *run, uint32_t at, uint32_t step, uint32_t unit, bool strong)
 {
     const uint32_t units = run->bytes / unit;

@@ -212,14 +212,18 @@ GS_FN gs_pack_t gs_combine(uint32_t op, uint32_t type, gs_pack_t found, gs_pack_
     if (op >= GPUSYM_COMBINE_REPLACE) {
         return given;
     }
+    if (GPUSYM_OP_SUM == op && (GPUSYM_T_I64 == type || GPUSYM_T_U64 == type)) { /* counters: without the long code */
+        const gs_pack_t sum = {{found.w[0] + given.w[0], found.w[1] + given.w[1]}};
+        return sum;
+    }
     const gs_acc_t acc = gs_acc_any(op, type, gs_acc_start(type, found), given);
     return gs_acc_end(type, &acc);
 }
 
 /* A combination of the elements at out, as x says. A pack is found, combined and stored by one thread. Up to a warp's
  * packs the given ones are loaded from the host before it is known whether they are there, at once with the rest: a
- * round trip across PCIe takes as long as one to another GPU. What all threads need is loaded once, a word by each: loads
- * of one address by several threads are a round trip each. */
+ * round trip across PCIe takes as long as one to another GPU. What all threads need is loaded once, a word by each:
+ * loads of one address by several threads are a round trip each. */
 GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *out, uint32_t bytes)
 {
     GS_SHARED uint64_t says[GPUSYM_COMBINE_WORDS];

@@ -651,7 +651,7 @@ static void copy_runs(unsigned n)
     memset(expected, 0xee, ROOM);
     OK(dev.copy(gpu, to, expected, ROOM));
     for (unsigned i = 0; i < n; i++) {
-        const uint64_t unit = 1u << next_random() % 5, most = 3000 / unit < 500 ? 3000 / unit : 500;
+        const uint64_t unit = 1u << next_random() % 5, most = 3000 / unit < 120 ? 3000 / unit : 120;
         const uint64_t at = (uint64_t) i * PLACE + unit * (next_random() % (MARGIN / 16));
         const uint64_t src = (uint64_t) i * PLACE + unit * (next_random() % (MARGIN / 16));
         const uint64_t bytes = unit * (1 + next_random() % most);

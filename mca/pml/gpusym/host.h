@@ -39,8 +39,8 @@ bool pml_gpusym_ask_device(const void *buf, size_t count, struct ompi_datatype_t
  * One allocation is remembered, of which a third request is under way, or a further one.
  *
  * pml_gpusym_memory_use: a request of GPU memory begins. mem: what the device says of it, or has said before. Returns
- * whether all from its buffer's first byte to its last lies in that allocation, whose id mem->id then still is; it stays
- * so until pml_gpusym_memory_unuse, which each such request calls once, with what this one returned. Any thread.
+ * whether all from its buffer's first byte to its last lies in that allocation, whose id mem->id then still is; it
+ * stays so until pml_gpusym_memory_unuse, which each such request calls once, with what this one returned. Any thread.
  */
 bool pml_gpusym_memory_use(const gpusym_mem_t *mem, const gpusym_layout_t *layout, const void *buf);
 void pml_gpusym_memory_unuse(bool known);

@@ -525,7 +525,8 @@ static bool gathers(batch_t *batch)
            batch->held < HELD_MAX && !words_say_ended(&batch->last);
 }
 
-/* Whether the copier is about to have time for the batch: sooner than a launch would end. With the batch's lock held. */
+/* Whether the copier is about to have time for the batch, sooner than a launch would end. With the batch's lock
+ * held. */
 static bool awaits_copier(const batch_t *batch)
 {
     return batch->held < HELD_BY_COPIER_MAX && is_list(batch) && gpusym_copier_is_busy(batch->dev, batch->gpu);
