@@ -96,6 +96,22 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Opens the device anew, with such faults (sim.h). */
+static void open_failing(const char *faults)
+{
+    const char *why;
+    gpusym_copy_queues_close();
+    gpusym_lanes_close();
+    gpusym_pinned_close(&dev);
+    dev.close();
+    gpusym_sim_params.fail = faults;
+    OK(dev.open(&why));
+    OK(dev.gpu_open(NULL, &gpu));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
+    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
+    OK(dev.copy(gpu, from, sent, ROOM));
+}
+
 static int finish(gpusym_copy_t *copy)
 {
     int rc;
@@ -610,17 +626,7 @@ static void a_copier_that_cannot_is_launched_anew(void **state)
     (void) state;
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     copy_short(32, 1, 100);
-    gpusym_copy_queues_close();
-    gpusym_lanes_close();
-    gpusym_pinned_close(&dev);
-    dev.close();
-    gpusym_sim_params.fail = "doorbell:2";
-    const char *why;
-    OK(dev.open(&why));
-    OK(dev.gpu_open(NULL, &gpu));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
-    OK(dev.copy(gpu, from, sent, ROOM));
+    open_failing("doorbell:2");
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     launches = 0;
     for (unsigned i = 0; i < 20; i++) {
@@ -916,18 +922,8 @@ static int launch_unless(gpusym_graph_t **graph, gpusym_stream_t *stream, unsign
 /* No kernel can reach what a command names: each leaves. Then it is launched again, or the driver copies. */
 static void lists_are_copied_where_no_copier_can(void **state)
 {
-    const char *why;
     (void) state;
-    gpusym_copy_queues_close();
-    gpusym_lanes_close();
-    gpusym_pinned_close(&dev);
-    dev.close();
-    gpusym_sim_params.fail = "doorbell:1+";
-    OK(dev.open(&why));
-    OK(dev.gpu_open(NULL, &gpu));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
-    OK(dev.copy(gpu, from, sent, ROOM));
+    open_failing("doorbell:1+");
     dev.graph_launch = launch_unless;
     gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
     for (unsigned round = 0; round < 30; round++) {
@@ -946,20 +942,10 @@ static void a_combination_that_cannot_is_not_done(void **state)
     const uint64_t one = 1;
     uint64_t sum = 0, got_sum;
     gpusym_copier_t *copier;
-    const char *why;
     int rc;
 
     (void) state;
-    gpusym_copy_queues_close();
-    gpusym_lanes_close();
-    gpusym_pinned_close(&dev);
-    dev.close();
-    gpusym_sim_params.fail = "doorbell:1+";
-    OK(dev.open(&why));
-    OK(dev.gpu_open(NULL, &gpu));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &from));
-    OK(dev.mem_alloc(gpu, ROOM, (void **) &to));
-    OK(dev.copy(gpu, from, sent, ROOM));
+    open_failing("doorbell:1+");
     OK(dev.host_alloc(gpu, sizeof *combine, (void **) &combine, (void **) &combine_at));
     dev.graph_launch = launch_unless;
     OK(dev.copy(gpu, to, &sum, sizeof sum));

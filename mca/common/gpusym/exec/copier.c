@@ -269,6 +269,12 @@ int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, cons
     return start(c);
 }
 
+bool gpusym_copier_is_there(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
+{
+    const gpusym_copier_t *c = find_copier(dev, gpu);
+    return NULL != c && 0 != __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED);
+}
+
 bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
 {
     const gpusym_copier_t *c = find_copier(dev, gpu);

@@ -45,7 +45,8 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
  * an output is not memory of this GPU. Errors as of gpusym_copier_start. */
 int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run, uint32_t n,
                              bool far, gpusym_copier_t **copier);
-/* Whether the GPU's copier has something under way. A hint. */
+/* Whether the GPU is to have a copier; and whether that has something under way, which is a hint. */
+bool gpusym_copier_is_there(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
 bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
 /* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE:
  * nothing has been done, since the signal has not come, or the kernel had left and cannot be launched again.

@@ -426,10 +426,11 @@ static gpusym_box_run_t box_of_run(const gpusym_run_t *run)
     return box;
 }
 
-/* Whether a batch is to be a list of the copier's, if there is one. With the batch's lock held. */
+/* Whether a batch is to be a list of the copier's. With the batch's lock held. */
 static bool is_list(const batch_t *batch)
 {
-    return batch->plain && gpusym_tuning_copy_list(batch->n, batch->units, batch->bytes);
+    return batch->plain && gpusym_tuning_copy_list(batch->n, batch->units, batch->bytes) &&
+           gpusym_copier_is_there(batch->dev, batch->gpu);
 }
 
 /* Has the copier do the batch. False: it does not. With the batch's lock held. */
