@@ -298,7 +298,8 @@ typedef struct gpusym_lead {
 /* The owner's own words at the beginning of a slot. */
 typedef struct gpusym_slot_head {
     uint32_t ended, worst; /* the ticket of a launch: blocks that have ended, their worst status */
-    uint32_t unused[2];
+    uint32_t number;       /* done_seq of the last call on a stream that has ended, and is in no graph */
+    uint32_t unused;
     /* Calls on streams (prim/stream.h): the first epoch of the next one; how many there were; whether the last one took
      * several epochs; the status with which the first failed one ended. */
     uint32_t epoch, calls, longer, failed;
@@ -341,7 +342,8 @@ typedef struct gpusym_work {
     uint64_t ll128_off;    /* offset of the LL128 area in the slot */
     uint64_t stage_off;    /* offset of the staging area in the slot */
     uint64_t limit_ns;     /* longest wait for one peer in nanoseconds; 0: no limit */
-    uint64_t *done;        /* pinned host memory: {sequence << 32 | status}, written last */
+    uint64_t *done;        /* pinned host memory: {sequence << 32 | status}, written last. A call on a stream: NULL
+                            * where the host is not told */
     const uint32_t *abort; /* pinned host memory: not 0 makes every wait end */
     uint32_t done_seq;     /* the sequence to write there */
     uint32_t ll_bytes;     /* LL lines of one source in bytes: twice the payload of an epoch */

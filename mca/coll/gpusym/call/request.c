@@ -256,7 +256,7 @@ static bool poll_queued(request_t *r)
 {
     coll_gpusym_on_stream_t *s = r->call.run.engine->on_stream;
     int rank;
-    if (!coll_gpusym_on_stream_reached(s, r->queued.number)) {
+    if (!coll_gpusym_on_stream_told(s, r->queued.number)) {
         return false;
     }
     r->step = COLL_GPUSYM_REQUEST_IDLE;

@@ -15,6 +15,7 @@
 typedef struct {
     bool any;          /* it has been queued; else there is nothing to do */
     bool captured;     /* into a graph: it has no number */
+    bool tells;        /* the host is told once it has ended */
     uint32_t number;   /* exec/on_stream.h */
     void *handle;      /* of the stream, */
     gpusym_gpu_t *gpu; /* which is of this GPU */

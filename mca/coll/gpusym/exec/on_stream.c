@@ -53,6 +53,7 @@ static int open_lane(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu)
     }
     (void) gpusym_lane_await(s->lane); /* a resident kernel that had it before may be about to retire */
     s->queued = s->lane->seq;
+    s->ended = s->queued;
     s->lane->host->done = (uint64_t) s->queued << 32;
     s->lane->host->doorbell[0] = 0;
     s->lane->host->abort = 0;
@@ -111,7 +112,7 @@ static bool clear_slot(coll_gpusym_on_stream_t *s)
     const gpusym_device_t *dev = gpusym_current.dev;
     gpusym_gpu_t *gpu = s->team->host.gpu;
     char *slot = s->work.peer[s->work.rank];
-    const gpusym_slot_head_t head = {.epoch = coll_gpusym_params.epoch_first};
+    const gpusym_slot_head_t head = {.number = s->queued, .epoch = coll_gpusym_params.epoch_first};
     return GPUSYM_SUCCESS == dev->mem_zero(gpu, slot, s->work.stage_off) &&
            GPUSYM_SUCCESS == dev->copy(gpu, slot, &head, sizeof head);
 }
@@ -141,11 +142,94 @@ bool coll_gpusym_on_stream_settle(coll_gpusym_on_stream_t *s, const coll_gpusym_
     if (!able) {
         return false;
     }
-    w->done = &s->lane->line->done;
     w->failed = s->lane->line->doorbell;
     w->abort = &s->lane->line->abort;
     s->max_blocks = gpusym_slot_layout(gpusym_slot_size(heap, (unsigned) class), w->nranks, t->host.max_blocks, w);
     return 0 != s->max_blocks && clear_slot(s);
+}
+
+/* ---- what has become of them ---- */
+
+/* Once that is set, lost_rank is. */
+static uint32_t find_lost(const coll_gpusym_on_stream_t *s)
+{
+    return __atomic_load_n(&s->lost, __ATOMIC_ACQUIRE);
+}
+
+/* Whether the GPU reports an error. */
+static bool gpu_has_failed(const gpusym_lane_t *lane)
+{
+    return lane->dev->stream_poll(lane->stream) < 0;
+}
+
+/* The rank that has died; REVOKED; -1: neither is. */
+static int find_dead(const coll_gpusym_on_stream_t *s)
+{
+    if (NULL == s->team) {
+        return -1;
+    }
+    return gpusym_ft_revoked(s->comm) ? COLL_GPUSYM_ON_STREAM_REVOKED : coll_gpusym_team_dead(s->team);
+}
+
+/* A rank that has died sends nothing any more, and one that knows of a revoked communicator nothing on it: kernels that
+ * wait for them are told. A GPU with an error ends none. */
+static void check(coll_gpusym_on_stream_t *s)
+{
+    const uint64_t now = gpusym_now_ns();
+    if (now - __atomic_load_n(&s->checked_ns, __ATOMIC_RELAXED) < CHECK_NS || 0 != find_lost(s)) {
+        return;
+    }
+    __atomic_store_n(&s->checked_ns, now, __ATOMIC_RELAXED);
+    const int dead = find_dead(s);
+    if (-1 != dead || gpu_has_failed(s->lane)) {
+        __atomic_store_n(&s->lost_rank, dead, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->lost, (uint32_t) GPUSYM_STATUS_ABORTED, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
+    }
+}
+
+/* Whether a GPU's error keeps the kernels from ending; those that wait for other ranks end. */
+static bool never_end(coll_gpusym_on_stream_t *s)
+{
+    check(s);
+    return 0 != find_lost(s) && -1 == __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED);
+}
+
+/* The number of the last call that has ended and told so. */
+static uint32_t last_told(const coll_gpusym_on_stream_t *s)
+{
+    return (uint32_t) (__atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE) >> 32);
+}
+
+static bool is_known(const coll_gpusym_on_stream_t *s, uint32_t number)
+{
+    return (int32_t) (last_told(s) - number) >= 0 ||
+           (int32_t) (__atomic_load_n(&s->ended, __ATOMIC_RELAXED) - number) >= 0;
+}
+
+/* Where the kernels tell that, of all calls: in the GPU's memory. */
+static uint32_t *number_on_gpu(const coll_gpusym_on_stream_t *s)
+{
+    return &((gpusym_slot_head_t *) s->work.peer[s->work.rank])->number;
+}
+
+/* Whether a call has ended, and all before it, or one has failed. Asks the GPU, which takes 10 us. */
+static bool has_ended(coll_gpusym_on_stream_t *s, uint32_t number)
+{
+    uint32_t last;
+    if (is_known(s, number)) {
+        return true;
+    }
+    if (NULL != s->team &&
+        GPUSYM_SUCCESS == gpusym_current.dev->copy(s->team->host.gpu, &last, number_on_gpu(s), sizeof last)) {
+        __atomic_store_n(&s->ended, last, __ATOMIC_RELAXED);
+    }
+    return is_known(s, number) || never_end(s);
+}
+
+bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
+{
+    return has_ended(s, __atomic_load_n(&s->queued, __ATOMIC_RELAXED));
 }
 
 /* Waits until all that is queued has ended. False: it does not. */
@@ -215,6 +299,7 @@ static void end_team(coll_gpusym_on_stream_t *s, bool ended)
                    gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
         t->host.has_stream_slot = false;
     } else {
+        s->lane->host->done = (uint64_t) s->queued << 32; /* the last one may not have told */
         s->lane->seq = s->queued;
         gpusym_lane_put(s->lane);
     }
@@ -257,21 +342,22 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
     coll_gpusym_region_end(region, 0 == coll_gpusym_on_stream_failed(s, &rank));
 }
 
-/* Queues that the stream waits for a call, or tells that it has ended: by the upper half of `done`, its number. */
+/* Queues that the stream waits for a call, or tells that it has ended: by its number, where its kernels tell that, or
+ * in the upper half of `done` where copies have none. */
 static bool queue_flag(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, bool wait, uint32_t number)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    const gpusym_stream_flag_t flag = {
-        .wait = wait, .at = (uint32_t *) (void *) &s->lane->line->done + 1, .value = number};
+    uint32_t *const at = NULL != s->team ? number_on_gpu(s) : (uint32_t *) (void *) &s->lane->line->done + 1;
+    const gpusym_stream_flag_t flag = {.wait = wait, .at = at, .value = number};
     return NULL != dev->stream_flags && GPUSYM_SUCCESS == dev->stream_flags(stream, &flag, 1);
 }
 
 void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number)
 {
-    if (coll_gpusym_on_stream_reached(s, number) || queue_flag(s, stream, true, number)) {
+    if (is_known(s, number) || queue_flag(s, stream, true, number)) {
         return;
     }
-    while (!coll_gpusym_on_stream_reached(s, number)) {
+    while (!has_ended(s, number)) {
         opal_progress();
     }
 }
@@ -281,7 +367,7 @@ void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *s
 static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
 {
     bool captured;
-    if (coll_gpusym_on_stream_ended(s)) {
+    if (is_known(s, s->queued)) {
         return;
     }
     if (GPUSYM_SUCCESS != gpusym_current.dev->stream_captured(stream, &captured) || captured) {
@@ -495,7 +581,7 @@ static void plan_sized(const coll_gpusym_on_stream_t *s, const coll_gpusym_segme
     w->enter_sig = sign(k, 0, &(mapped_t){NULL, NULL}) >> 32 << 32;
 }
 
-int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured)
+int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured, bool tells)
 {
     gpusym_tuning_choice_t choice;
     gpusym_work_t w = s->work;
@@ -507,6 +593,7 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
         plan_sized(s, k, &choice, &w);
     }
     w.done_seq = captured ? 0 : next_number(s);
+    w.done = tells ? &s->lane->line->done : NULL;
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {
         note_queued(s, k->args->coll, &choice, w.done_seq);
@@ -534,67 +621,9 @@ int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const 
     return rc;
 }
 
-/* ---- what has become of them ---- */
-
-/* Once that is set, lost_rank is. */
-static uint32_t find_lost(const coll_gpusym_on_stream_t *s)
+bool coll_gpusym_on_stream_told(coll_gpusym_on_stream_t *s, uint32_t number)
 {
-    return __atomic_load_n(&s->lost, __ATOMIC_ACQUIRE);
-}
-
-/* Whether the GPU reports an error. */
-static bool gpu_has_failed(const gpusym_lane_t *lane)
-{
-    return lane->dev->stream_poll(lane->stream) < 0;
-}
-
-/* The rank that has died; REVOKED; -1: neither is. */
-static int find_dead(const coll_gpusym_on_stream_t *s)
-{
-    if (NULL == s->team) {
-        return -1;
-    }
-    return gpusym_ft_revoked(s->comm) ? COLL_GPUSYM_ON_STREAM_REVOKED : coll_gpusym_team_dead(s->team);
-}
-
-/* A rank that has died sends nothing any more, and one that knows of a revoked communicator nothing on it: kernels that
- * wait for them are told. A GPU with an error ends none. */
-static void check(coll_gpusym_on_stream_t *s)
-{
-    const uint64_t now = gpusym_now_ns();
-    if (now - __atomic_load_n(&s->checked_ns, __ATOMIC_RELAXED) < CHECK_NS || 0 != find_lost(s)) {
-        return;
-    }
-    __atomic_store_n(&s->checked_ns, now, __ATOMIC_RELAXED);
-    const int dead = find_dead(s);
-    if (-1 != dead || gpu_has_failed(s->lane)) {
-        __atomic_store_n(&s->lost_rank, dead, __ATOMIC_RELAXED);
-        __atomic_store_n(&s->lost, (uint32_t) GPUSYM_STATUS_ABORTED, __ATOMIC_RELEASE);
-        __atomic_store_n(&s->lane->host->abort, 1u, __ATOMIC_RELEASE);
-    }
-}
-
-/* The number of the last call that has ended. */
-static uint32_t last_ended(const coll_gpusym_on_stream_t *s)
-{
-    return (uint32_t) (__atomic_load_n(&s->lane->host->done, __ATOMIC_ACQUIRE) >> 32);
-}
-
-/* Whether a GPU's error keeps the kernels from ending; those that wait for other ranks end. */
-static bool never_end(coll_gpusym_on_stream_t *s)
-{
-    check(s);
-    return 0 != find_lost(s) && -1 == __atomic_load_n(&s->lost_rank, __ATOMIC_RELAXED);
-}
-
-bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
-{
-    return last_ended(s) == __atomic_load_n(&s->queued, __ATOMIC_RELAXED) || never_end(s);
-}
-
-bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number)
-{
-    return (int32_t) (last_ended(s) - number) >= 0 || never_end(s);
+    return (int32_t) (last_told(s) - number) >= 0 || never_end(s);
 }
 
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank)

@@ -23,8 +23,8 @@ typedef struct coll_gpusym_on_stream {
     uint32_t max_blocks;              /* of a launch, for which the slot has room */
     uint32_t threads;                 /* of a launch, for which the GPUs have room: agreed */
     bool ready;                       /* all ranks are: there may be calls */
-    /* Its pinned memory, with the words of all calls: `done`, but for those that a graph repeats; doorbell[0]: `failed`
-     * of gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
+    /* Its pinned memory, with the words of all calls: `done`, of those that tell the host; doorbell[0]: `failed` of
+     * gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
     gpusym_lane_t *lane;
     uint32_t queued;         /* number of the last call that no graph has; never 0 once there was one */
     bool captured;           /* some graph has a call: it may be launched at any time */
@@ -32,6 +32,7 @@ typedef struct coll_gpusym_on_stream {
     gpusym_stream_t *stream; /* which this is, */
     gpusym_gpu_t *gpu;       /* of this GPU; NULL: there was none. The stream is owned */
     /* Atomic: requests on streams (call/request.h) are polled by any thread. */
+    uint32_t ended;      /* number of the last call that is known to have ended, by the GPU's memory */
     uint64_t checked_ns; /* when ranks and GPU were looked at last */
     uint32_t lost;       /* status, of ranks that have died or a GPU that reports an error; 0: none has */
     int lost_rank;       /* -1: the GPU; COLL_GPUSYM_ON_STREAM_REVOKED */
@@ -65,8 +66,9 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
 bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu, void *handle);
 /* Whether there are kernels on streams for its collective. */
 bool coll_gpusym_on_stream_serves(const coll_gpusym_segments_t *k);
-/* Queues a call on that stream: k is described, and asks for no scratch memory. A device's error. */
-int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured);
+/* Queues a call on that stream: k is described, and asks for no scratch memory. tells: coll_gpusym_on_stream_told will
+ * be asked for it; then it ends 1 us later. A device's error. */
+int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, bool captured, bool tells);
 /* Queues a call of one rank. */
 int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const coll_gpusym_copy_t *copy,
                                bool captured);
@@ -74,10 +76,10 @@ int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const 
  * last one. By itself; this waits where the device cannot. */
 void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number);
 
-/* Whether all calls have ended, but those of graphs, or one has failed. */
+/* Whether all calls have ended, but those of graphs, or one has failed. While it is not known, that takes 10 us. */
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s);
-/* Whether the call of that number has, and all before it, or one has failed. Any thread. */
-bool coll_gpusym_on_stream_reached(coll_gpusym_on_stream_t *s, uint32_t number);
+/* Whether a call that tells the host has ended, and all before it, or one has failed. Any thread. */
+bool coll_gpusym_on_stream_told(coll_gpusym_on_stream_t *s, uint32_t number);
 /* The status (kernels/work.h) with which one has failed; 0: none has. *rank: the cause, -1: unknown, or
  * COLL_GPUSYM_ON_STREAM_REVOKED. */
 uint32_t coll_gpusym_on_stream_failed(coll_gpusym_on_stream_t *s, int *rank);

@@ -365,7 +365,7 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
     if (MPI_SUCCESS != rv) {
         return rv;
     }
-    if (GPUSYM_SUCCESS != coll_gpusym_on_stream_queue(e->on_stream, &k, queued->captured)) {
+    if (GPUSYM_SUCCESS != coll_gpusym_on_stream_queue(e->on_stream, &k, queued->captured, queued->tells)) {
         return fail_device(e, name);
     }
     queued->any = true;
@@ -465,7 +465,7 @@ static int start(void *request, void *stream, void **comm)
 {
     static const char what[] = "gpusym_start_on_stream";
     coll_gpusym_request_t *r = find_request(request, what, comm);
-    coll_gpusym_queued_t queued = {.handle = stream};
+    coll_gpusym_queued_t queued = {.tells = true, .handle = stream};
     if (NULL == r) {
         return MPI_ERR_REQUEST;
     }
