@@ -298,7 +298,7 @@ typedef struct gpusym_lead {
 /* The owner's own words at the beginning of a slot. */
 typedef struct gpusym_slot_head {
     uint32_t ended, worst; /* the ticket of a launch: blocks that have ended, their worst status */
-    uint32_t number;       /* done_seq of the last call on a stream that has ended, and is in no graph */
+    uint32_t number;       /* done_seq of the last call on a stream, in no graph, that is at its end (prim/stream.h) */
     uint32_t unused;
     /* Calls on streams (prim/stream.h): the first epoch of the next one; how many there were; whether the last one took
      * several epochs; the status with which the first failed one ended. */

@@ -53,7 +53,7 @@ static int open_lane(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu)
     }
     (void) gpusym_lane_await(s->lane); /* a resident kernel that had it before may be about to retire */
     s->queued = s->lane->seq;
-    s->ended = s->queued;
+    s->ended = s->telling = s->queued;
     s->lane->host->done = (uint64_t) s->queued << 32;
     s->lane->host->doorbell[0] = 0;
     s->lane->host->abort = 0;
@@ -207,29 +207,34 @@ static bool is_known(const coll_gpusym_on_stream_t *s, uint32_t number)
            (int32_t) (__atomic_load_n(&s->ended, __ATOMIC_RELAXED) - number) >= 0;
 }
 
-/* Where the kernels tell that, of all calls: in the GPU's memory. */
-static uint32_t *number_on_gpu(const coll_gpusym_on_stream_t *s)
+/* Where the kernels of all calls leave their numbers at their end, in the GPU's memory. */
+static uint32_t *number_at(const coll_gpusym_on_stream_t *s)
 {
     return &((gpusym_slot_head_t *) s->work.peer[s->work.rank])->number;
 }
 
-/* Whether a call has ended, and all before it, or one has failed. Asks the GPU, which takes 10 us. */
-static bool has_ended(coll_gpusym_on_stream_t *s, uint32_t number)
+static bool find_number(const coll_gpusym_on_stream_t *s, uint32_t *number)
 {
-    uint32_t last;
-    if (is_known(s, number)) {
-        return true;
+    return GPUSYM_SUCCESS == gpusym_current.dev->copy(s->team->host.gpu, number, number_at(s), sizeof *number);
+}
+
+/* Asks the GPU, twice: what the kernel had stored when its number was found is there when the second copy has been made
+ * (kernels/prim/stream.h). */
+static void ask_gpu(coll_gpusym_on_stream_t *s)
+{
+    uint32_t number, again;
+    if (NULL != s->team && find_number(s, &number) && number != s->ended && find_number(s, &again)) {
+        __atomic_store_n(&s->ended, number, __ATOMIC_RELAXED);
     }
-    if (NULL != s->team &&
-        GPUSYM_SUCCESS == gpusym_current.dev->copy(s->team->host.gpu, &last, number_on_gpu(s), sizeof last)) {
-        __atomic_store_n(&s->ended, last, __ATOMIC_RELAXED);
-    }
-    return is_known(s, number) || never_end(s);
 }
 
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s)
 {
-    return has_ended(s, __atomic_load_n(&s->queued, __ATOMIC_RELAXED));
+    const uint32_t queued = __atomic_load_n(&s->queued, __ATOMIC_RELAXED);
+    if (!is_known(s, queued) && s->telling != queued) {
+        ask_gpu(s);
+    }
+    return is_known(s, queued) || never_end(s);
 }
 
 /* Waits until all that is queued has ended. False: it does not. */
@@ -342,22 +347,26 @@ void coll_gpusym_on_stream_deregister(coll_gpusym_on_stream_t *s, coll_gpusym_re
     coll_gpusym_region_end(region, 0 == coll_gpusym_on_stream_failed(s, &rank));
 }
 
-/* Queues that the stream waits for a call, or tells that it has ended: by its number, where its kernels tell that, or
- * in the upper half of `done` where copies have none. */
-static bool queue_flag(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, bool wait, uint32_t number)
+/* Where calls that tell the host leave theirs: in the upper half of `done`. */
+static uint32_t *done_at(const coll_gpusym_on_stream_t *s)
+{
+    return (uint32_t *) (void *) &s->lane->line->done + 1;
+}
+
+/* Queues that the stream waits for a call, or tells that it has ended, by its number. */
+static bool queue_flag(gpusym_stream_t *stream, bool wait, uint32_t *at, uint32_t number)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
-    uint32_t *const at = NULL != s->team ? number_on_gpu(s) : (uint32_t *) (void *) &s->lane->line->done + 1;
     const gpusym_stream_flag_t flag = {.wait = wait, .at = at, .value = number};
     return NULL != dev->stream_flags && GPUSYM_SUCCESS == dev->stream_flags(stream, &flag, 1);
 }
 
 void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number)
 {
-    if (is_known(s, number) || queue_flag(s, stream, true, number)) {
+    if (coll_gpusym_on_stream_told(s, number) || queue_flag(stream, true, done_at(s), number)) {
         return;
     }
-    while (!has_ended(s, number)) {
+    while (!coll_gpusym_on_stream_told(s, number)) {
         opal_progress();
     }
 }
@@ -370,10 +379,9 @@ static void follow_calls(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream)
     if (is_known(s, s->queued)) {
         return;
     }
-    if (GPUSYM_SUCCESS != gpusym_current.dev->stream_captured(stream, &captured) || captured) {
+    if (GPUSYM_SUCCESS != gpusym_current.dev->stream_captured(stream, &captured) || captured ||
+        !queue_flag(stream, true, s->telling == s->queued ? done_at(s) : number_at(s), s->queued)) {
         await_calls(s);
-    } else {
-        coll_gpusym_on_stream_follow(s, stream, s->queued);
     }
 }
 
@@ -390,6 +398,7 @@ bool coll_gpusym_on_stream_take(coll_gpusym_on_stream_t *s, gpusym_gpu_t *gpu, v
     follow_calls(s, stream); /* the communicator's calls come one after the other */
     if (NULL != s->stream) {
         dev->stream_unwrap(s->stream);
+        s->several = true;
     }
     s->stream = stream;
     s->handle = handle;
@@ -515,9 +524,10 @@ static uint32_t next_number(const coll_gpusym_on_stream_t *s)
 }
 
 /* A call has been queued, with that number, 0: into a graph. */
-static void note_number(coll_gpusym_on_stream_t *s, uint32_t number)
+static void note_number(coll_gpusym_on_stream_t *s, uint32_t number, bool tells)
 {
     if (0 != number) {
+        s->telling = tells ? number : s->telling;
         __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
     } else {
         s->captured = true;
@@ -525,7 +535,7 @@ static void note_number(coll_gpusym_on_stream_t *s, uint32_t number)
 }
 
 static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_tuning_choice_t *choice,
-                        uint32_t number)
+                        const gpusym_work_t *w)
 {
     coll_gpusym_counters_t *counters = &coll_gpusym_counters[coll];
     coll_gpusym_count(&counters->native);
@@ -533,7 +543,7 @@ static void note_queued(coll_gpusym_on_stream_t *s, unsigned coll, const gpusym_
     if (choice->zero_copy) {
         coll_gpusym_count(&counters->zero_copy);
     }
-    note_number(s, number);
+    note_number(s, w->done_seq, NULL != w->done);
 }
 
 /* Launch geometry, within the room for the kernels. */
@@ -593,10 +603,10 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
         plan_sized(s, k, &choice, &w);
     }
     w.done_seq = captured ? 0 : next_number(s);
-    w.done = tells ? &s->lane->line->done : NULL;
+    w.done = tells || s->several ? &s->lane->line->done : NULL;
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {
-        note_queued(s, k->args->coll, &choice, w.done_seq);
+        note_queued(s, k->args->coll, &choice, &w);
     }
     return rc;
 }
@@ -611,8 +621,8 @@ int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const 
     }
     coll_gpusym_count(&coll_gpusym_counters[coll].native);
     coll_gpusym_count(&coll_gpusym_counters[coll].copied);
-    note_number(s, number);
-    if (!captured && !queue_flag(s, s->stream, false, number)) {
+    note_number(s, number, true);
+    if (!captured && !queue_flag(s->stream, false, done_at(s), number)) {
         while (0 == dev->stream_poll(s->stream)) {
             opal_progress();
         }

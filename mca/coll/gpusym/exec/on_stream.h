@@ -31,6 +31,8 @@ typedef struct coll_gpusym_on_stream {
     void *handle;            /* of the stream of the last call, */
     gpusym_stream_t *stream; /* which this is, */
     gpusym_gpu_t *gpu;       /* of this GPU; NULL: there was none. The stream is owned */
+    bool several;            /* there have been calls on several streams: each tells the host, for the next one */
+    uint32_t telling;        /* number of the last call that tells the host */
     /* Atomic: requests on streams (call/request.h) are polled by any thread. */
     uint32_t ended;      /* number of the last call that is known to have ended, by the GPU's memory */
     uint64_t checked_ns; /* when ranks and GPU were looked at last */
@@ -76,7 +78,7 @@ int coll_gpusym_on_stream_copy(coll_gpusym_on_stream_t *s, unsigned coll, const 
  * last one. By itself; this waits where the device cannot. */
 void coll_gpusym_on_stream_follow(coll_gpusym_on_stream_t *s, gpusym_stream_t *stream, uint32_t number);
 
-/* Whether all calls have ended, but those of graphs, or one has failed. While it is not known, that takes 10 us. */
+/* Whether all calls have ended, but those of graphs, or one has failed. While it is not known, that takes 20 us. */
 bool coll_gpusym_on_stream_ended(coll_gpusym_on_stream_t *s);
 /* Whether a call that tells the host has ended, and all before it, or one has failed. Any thread. */
 bool coll_gpusym_on_stream_told(coll_gpusym_on_stream_t *s, uint32_t number);
