@@ -8,6 +8,7 @@
  * streams and by MPI_Start in turns; groups of calls.
  *
  *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
+ *     onstream --differ     ranks that queue different calls
  *     onstream --large      one broadcast and one all-reduce of more bytes than an int counts, as so many elements
  */
 #include <limits.h>
@@ -312,10 +313,13 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                   scatterv_number == w.coll);
     make_lengths(&w, next_random(state));
     for (int r = 0, at = 0; r < ranks; r++) {
-        w.counts[r] = w.count + (int) (next_random(state) % 3);
+        const uint32_t more = next_random(state) % 4;
+        w.counts[r] = r > 0 && 3 == more ? 0 : w.count + (int) more;
         w.displs[r] = at;
-        /* gaps for allgatherv alone: reduce_scatter has none */
-        at += w.counts[r] + (allgatherv_number == w.coll ? (int) (next_random(state) % 2) : 0);
+        at += w.counts[r];
+    }
+    if (allgatherv_number == w.coll) { /* each rank has it laid out in a way of its own */
+        place_blocks(next_random(state) + (uint32_t) rank, w.counts, w.displs);
     }
     return w;
 }
@@ -852,8 +856,31 @@ static void refused(void)
     gpu_stream_destroy(stream);
 }
 
+typedef enum { OTHER_CALL, OTHER_COUNT, OTHER_GATHERED, OTHER_SCATTERED, DIFFERENCES } differ_t;
+
+/* A call of which rank 0 has another form; of one count of several, that of the last rank. */
+static int call_differently(differ_t how, int *gpu, MPI_Comm comm, void *stream)
+{
+    const int mine = 0 == rank && OTHER_CALL != how ? 7 : 8;
+    int counts[RANKS_MAX], displs[RANKS_MAX];
+    for (int r = 0; r < ranks; r++) {
+        counts[r] = ranks - 1 == r ? mine : 8;
+        displs[r] = 8 * r;
+    }
+    if (OTHER_GATHERED == how) {
+        return gpusym_allgatherv_on_stream(gpu, counts[rank], MPI_INT, gpu + 512, counts, displs, MPI_INT, comm,
+                                           stream);
+    }
+    if (OTHER_SCATTERED == how) {
+        return gpusym_reduce_scatter_on_stream(gpu, gpu + 512, counts, MPI_INT, MPI_SUM, comm, stream);
+    }
+    return OTHER_CALL == how && 0 == rank
+               ? gpusym_bcast_on_stream(gpu, 8, MPI_INT, 0, comm, stream)
+               : gpusym_allreduce_on_stream(gpu, gpu + 512, mine, MPI_INT, MPI_SUM, comm, stream);
+}
+
 /* Ranks that have queued different calls all find that, and so do their later calls; others go on. */
-static void ranks_disagree(bool counts)
+static void ranks_disagree(differ_t how)
 {
     MPI_Comm comm;
     void *stream = gpu_stream_create();
@@ -862,11 +889,7 @@ static void ranks_disagree(bool counts)
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
-        if (counts || 0 != rank) {
-            must(gpusym_allreduce_on_stream(gpu, gpu + 512, 8 + (0 == rank), MPI_INT, MPI_SUM, comm, stream), "a call");
-        } else {
-            must(gpusym_bcast_on_stream(gpu, 8, MPI_INT, 0, comm, stream), "another call");
-        }
+        must(call_differently(how, gpu, comm, stream), "a call");
         gpu_stream_synchronize(stream);
         (void) gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, comm, stream); /* who only sends */
         gpu_stream_synchronize(stream);
@@ -892,20 +915,23 @@ typedef struct {
     MPI_Comm comm, reference;
     void *stream;
     int *memory[REGIONS], handle[REGIONS];
+    int poor; /* a rank that registers so many words; -1: none */
+    size_t poor_words;
     slot_t slot[SLOTS];
 } registered_t;
 
 static void register_region(registered_t *r, int i)
 {
     const int before = WORDS_BEFORE + rank;
-    must(gpusym_mem_register(r->comm, r->memory[i] + before, (MPI_Aint) ((SLOTS * ROOM + (size_t) i) * sizeof(int)),
-                             &r->handle[i]),
+    const size_t words = rank == r->poor ? r->poor_words : SLOTS * ROOM + (size_t) i;
+    must(gpusym_mem_register(r->comm, r->memory[i] + before, (MPI_Aint) (words * sizeof(int)), &r->handle[i]),
          "gpusym_mem_register");
 }
 
 /* The communicator is not prepared: its first registration does that. */
 static void registered_open(registered_t *r)
 {
+    r->poor = -1;
     MPI_Comm_dup(MPI_COMM_WORLD, &r->comm);
     MPI_Comm_dup(MPI_COMM_WORLD, &r->reference);
     MPI_Comm_set_errhandler(r->comm, MPI_ERRORS_RETURN);
@@ -937,9 +963,25 @@ static void registered_close(registered_t *r)
 
 static bool goes_straight(const what_t *w)
 {
-    const bool can = allreduce_number == w->coll || bcast_number == w->coll || allgather_number == w->coll ||
-                     alltoall_number == w->coll;
-    return ranks > 1 && can && w->count * sizeof(int) >= STRAIGHT_MIN;
+    int longest = w->count;
+    switch (w->coll) {
+    case allgatherv_number:
+    case reduce_scatter_number:
+        for (int r = 0; r < ranks; r++) {
+            longest = w->counts[r] > longest ? w->counts[r] : longest;
+        }
+        break;
+    case allreduce_number:
+    case bcast_number:
+    case allgather_number:
+    case alltoall_number:
+    case reduce_scatter_block_number:
+        break;
+    default:
+        longest = 0;
+        break;
+    }
+    return ranks > 1 && (size_t) longest * sizeof(int) >= STRAIGHT_MIN;
 }
 
 /* Where the buffers of slot i are: in which regions all ranks know, where there is each rank's own. */
@@ -984,7 +1026,7 @@ static void run_registered(registered_t *r, uint32_t *state, uint32_t *own, bool
 }
 
 /* Calls of a graph go straight each time; odd ranks queue them. */
-static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own)
+static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own, bool straight)
 {
     const bool eager = 1 == rank % 2;
     void *graph = NULL;
@@ -994,7 +1036,7 @@ static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own
     if (!eager) {
         gpu_capture_begin(r->stream);
         for (int i = 0; i < GRAPH_CALLS; i++) {
-            queue_counted(&r->slot[i], r->stream, goes_straight(&r->slot[i].what));
+            queue_counted(&r->slot[i], r->stream, straight && goes_straight(&r->slot[i].what));
         }
         graph = gpu_capture_end(r->stream);
     }
@@ -1045,6 +1087,22 @@ static void run_long(MPI_Comm comm)
     free(want);
 }
 
+/* A rank has registered nothing, or less than any call needs: all ranks know, and no call goes straight. */
+static void run_with_poor_rank(registered_t *r, uint32_t *state, uint32_t *own)
+{
+    const size_t words[] = {0, STRAIGHT_MIN / sizeof(int) - 1};
+    for (int i = 0; i < 2; i++) {
+        r->poor = ranks - 1;
+        r->poor_words = words[i];
+        for (int g = 0; g < REGIONS; g++) {
+            must(gpusym_mem_deregister(r->comm, r->handle[g]), "gpusym_mem_deregister");
+            register_region(r, g);
+        }
+        run_registered(r, state, own, false);
+        run_registered_graph(r, state, own, false);
+    }
+}
+
 static void registered_memory(uint32_t seed)
 {
     registered_t r;
@@ -1052,7 +1110,7 @@ static void registered_memory(uint32_t seed)
     registered_open(&r);
     for (int i = 0; i < ROUNDS; i++) {
         run_registered(&r, &state, &own, true);
-        run_registered_graph(&r, &state, &own);
+        run_registered_graph(&r, &state, &own, true);
         for (int g = 0; g < REGIONS; g++) {
             must(gpusym_mem_deregister(r.comm, r.handle[g]), "gpusym_mem_deregister");
         }
@@ -1065,6 +1123,7 @@ static void registered_memory(uint32_t seed)
     }
     run_long(r.comm);
     run_registered(&r, &state, &own, true);
+    run_with_poor_rank(&r, &state, &own);
     registered_close(&r);
 }
 
@@ -1475,8 +1534,8 @@ int main(int argc, char **argv)
     const int steps = (int) check_number("--n", 200);
     const uint32_t seed = (uint32_t) check_seed();
     threaded = check_flag("--threads");
-    const bool requests = check_flag("--requests"), large = check_flag("--large");
-    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests | --large]");
+    const bool requests = check_flag("--requests"), large = check_flag("--large"), differ = check_flag("--differ");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests | --large | --differ]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
@@ -1486,17 +1545,20 @@ int main(int argc, char **argv)
         large_counts();
     } else if (requests) {
         persistent_requests(seed, steps);
+    } else if (differ) {
+        for (int how = 0; how < DIFFERENCES; how++) {
+            ranks_disagree((differ_t) how);
+        }
+        nobody_waits(); /* on other communicators all is well */
     } else {
         run_programs(seed, steps, threaded ? THREADS : 1);
     }
-    if (!threaded && !requests && !large) {
+    if (!threaded && !requests && !large && !differ) {
         nobody_waits();
         no_stream_waits_on_the_cpu();
         alone_in_order();
         freed_with_work_queued();
         refused();
-        ranks_disagree(true);
-        ranks_disagree(false);
         mpit_need("coll_gpusym_zero_copy_min", STRAIGHT_MIN);
         registered_memory(seed);
         registered_elsewhere(true);
