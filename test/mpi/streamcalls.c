@@ -355,7 +355,7 @@ static bool is_queued(int i, const args_t *a)
 }
 
 /* Wrong arguments are refused, if they count here; else the call is queued. */
-static void refuse(int i, const args_t *a, bool counts, int error_class, const char *what)
+static void refuse(int i, const args_t *a, bool counts, int error_class, const char *words, const char *what)
 {
     const int before = seen.calls;
 
@@ -363,16 +363,17 @@ static void refuse(int i, const args_t *a, bool counts, int error_class, const c
         say(is_queued(i, a), calls[i].name, what);
         return;
     }
-    say(is_error(calls[i].make(a), error_class, NULL, a->comm) && seen.calls == before, calls[i].name, what);
+    say(is_error(calls[i].make(a), error_class, words, a->comm) && seen.calls == before, calls[i].name, what);
 }
 
-/* One argument of `good` is another. */
-#define WITH(member, value, counts, error_class)                          \
-    do {                                                                  \
-        args_t bad = *good;                                               \
-        bad.member = value;                                               \
-        refuse(i, &bad, counts, error_class, "with " #member " " #value); \
+/* One argument of `good` is another. words: of the error's text; NULL: any. */
+#define WITH_WORDS(member, value, counts, error_class, words)                    \
+    do {                                                                         \
+        args_t bad = *good;                                                      \
+        bad.member = value;                                                      \
+        refuse(i, &bad, counts, error_class, words, "with " #member " " #value); \
     } while (0)
+#define WITH(member, value, counts, error_class) WITH_WORDS(member, value, counts, error_class, NULL)
 
 static void try_arguments(int i, const args_t *good, MPI_Comm inter)
 {
@@ -400,11 +401,14 @@ static void try_arguments(int i, const args_t *good, MPI_Comm inter)
     WITH(counts, negative, counts, MPI_ERR_COUNT);
     WITH(displs, NULL, displs, MPI_ERR_ARG);
     /* What an int does not hold: a count may be so, but not the bytes of all ranks, nor a number in an array. */
-    WITH(more, INT_MAX + (MPI_Count) 1, counts && calls[i].wide, MPI_ERR_COUNT);
+    WITH_WORDS(more, INT_MAX + (MPI_Count) 1, counts && calls[i].wide, MPI_ERR_COUNT,
+               "count for rank 0 is 2147483648,");
     WITH(more, PTRDIFF_MAX / 8 / ranks,
          calls[i].wide && (counts || (sends && has(i, '1')) || (receives && has(i, 'c'))), MPI_ERR_COUNT);
-    WITH(far, INT_MAX + (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
-    WITH(far, INT_MIN - (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
+    WITH_WORDS(far, INT_MAX + (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT,
+               "displacement for rank 0 is 2147483648,");
+    WITH_WORDS(far, INT_MIN - (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT,
+               "displacement for rank 0 is -2147483649,");
     WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
     if (!has(i, 'b')) {
         WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);
