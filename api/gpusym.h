@@ -186,6 +186,7 @@ int gpusym_exscan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count coun
  * Buffers, streams, communicators, datatypes and operations must be there until the group has ended, and what a call
  * reads from the send buffer is what the stream has there when the collective runs.
  * Work that the program itself queues on the streams between start and end comes before the group's calls.
+ * `MPIX_Allreduce_enqueue` of **mpix_stream**(3gpusym) is noted as well.
  * Persistent requests are not started, nor waited for, in a group (`MPI_ERR_UNSUPPORTED_OPERATION`).
  *
  * **Errors.**

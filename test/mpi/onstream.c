@@ -22,13 +22,14 @@
 #include <time.h>
 
 #include "api/gpusym.h"
+#include "api/mpix_stream.h"
 #include "test/mpi/check.h"
 #include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
 #include "test/mpi/mpit.h"
 #include "test/mpi/persistent.h"
 
-enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2 };
+enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2, ROUNDS = 4 };
 #define WORDS_MAX ((COUNT_MAX + 4) * RANKS_MAX)
 
 static int rank, ranks;
@@ -697,39 +698,76 @@ static void call_in_group(const slot_t *s, void *stream)
     memset(&w, 0x11, sizeof w);
 }
 
-/* Each rank begins with another communicator, and none is prepared: one call after the other would wait for ever. */
-static void group_in_any_order(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *const stream[COMMS], uint32_t *state)
+/* Of a thread: communicators, each with a stream of its own, and their calls. */
+typedef struct {
+    MPI_Comm comm[COMMS], reference;
+    void *stream[COMMS];
+    slot_t slot[SLOTS];
+    uint32_t state;
+} groups_t;
+
+/* No communicator is prepared. */
+static void groups_open(groups_t *g, uint32_t seed)
 {
+    g->state = seed;
+    MPI_Comm_dup(MPI_COMM_WORLD, &g->reference);
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &g->comm[c]);
+        g->stream[c] = gpu_stream_create();
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&g->slot[i]);
+        g->slot[i].again = false;
+    }
+}
+
+static void groups_close(groups_t *g)
+{
+    for (int c = 0; c < COMMS; c++) {
+        gpu_stream_destroy(g->stream[c]);
+        MPI_Comm_free(&g->comm[c]);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_close(&g->slot[i]);
+    }
+    MPI_Comm_free(&g->reference);
+}
+
+/* Each rank begins with another communicator: one call after the other would wait for ever, to prepare them. */
+static void group_in_any_order(groups_t *g)
+{
+    slot_t *s = g->slot;
     for (int i = 0; i < 2 * COMMS; i++) {
-        s[i].what = make_what(state, comm[i % COMMS]);
+        s[i].what = make_what(&g->state, g->comm[i % COMMS]);
         slot_fill(&s[i], (uint32_t) i);
-        slot_upload(&s[i], stream[i % COMMS]);
+        slot_upload(&s[i], g->stream[i % COMMS]);
     }
     must(gpusym_group_start(), "gpusym_group_start");
     for (int i = 0; i < 2 * COMMS; i++) {
         const int turn = i / COMMS * COMMS + (i + rank) % COMMS;
         must(gpusym_group_start(), "gpusym_group_start");
-        call_in_group(&s[turn], stream[turn % COMMS]);
+        call_in_group(&s[turn], g->stream[turn % COMMS]);
         must(gpusym_group_end(), "gpusym_group_end of an inner group");
     }
     must(gpusym_group_end(), "gpusym_group_end");
     for (int i = 0; i < 2 * COMMS; i++) {
-        slot_download(&s[i], stream[i % COMMS]);
+        slot_download(&s[i], g->stream[i % COMMS]);
     }
     for (int c = 0; c < COMMS; c++) {
-        gpu_stream_synchronize(stream[c]);
+        gpu_stream_synchronize(g->stream[c]);
     }
     for (int i = 0; i < 2 * COMMS; i++) {
-        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_compare(&s[i], g->reference);
     }
 }
 
 /* All in one stream, launched twice. */
-static void group_captured(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *stream, uint32_t *state)
+static void group_captured(groups_t *g)
 {
-    void *graph;
+    slot_t *s = g->slot;
+    void *stream = g->stream[1], *graph;
     for (int i = 0; i < SLOTS; i++) {
-        s[i].what = make_what(state, comm[i % COMMS]);
+        s[i].what = make_what(&g->state, g->comm[i % COMMS]);
         slot_fill(&s[i], (uint32_t) i);
     }
     gpu_capture_begin(stream);
@@ -751,7 +789,7 @@ static void group_captured(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *st
     gpu_stream_synchronize(stream);
     gpu_graph_destroy(graph);
     for (int i = 0; i < SLOTS; i++) {
-        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_compare(&s[i], g->reference);
     }
 }
 
@@ -780,29 +818,129 @@ static void group_refused(MPI_Comm comm, void *stream)
     mem_free(MEM_DEVICE, gpu);
 }
 
+static MPIX_Stream make_handle(void *stream)
+{
+    MPIX_Stream handle;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "type", "cudaStream_t");
+    must(MPIX_Info_set_hex(info, "value", &stream, sizeof stream), "MPIX_Info_set_hex");
+    must(MPIX_Stream_create(info, &handle), "MPIX_Stream_create");
+    MPI_Info_free(&info);
+    return handle;
+}
+
+/* Communicators of all ranks but the last, and of all but the first: each rank calls in an order of its own, some of
+ * them by MPICH's names, on two streams and then, in one order, on one. */
+static void group_of_overlapping(uint32_t seed)
+{
+    enum { HALVES = 2, CALLS = 6 };
+    MPI_Comm comm[HALVES], reference[HALVES];
+    MPIX_Stream handle[HALVES];
+    slot_t s[CALLS];
+    void *stream[HALVES];
+    for (int h = 0; h < HALVES; h++) {
+        MPI_Comm half;
+        const bool in = rank != (0 == h ? ranks - 1 : 0);
+        MPI_Comm_split(MPI_COMM_WORLD, in ? 0 : MPI_UNDEFINED, rank, &half);
+        stream[h] = gpu_stream_create();
+        handle[h] = make_handle(stream[h]);
+        comm[h] = reference[h] = MPI_COMM_NULL;
+        if (in) {
+            must(MPIX_Stream_comm_create(half, handle[h], &comm[h]), "MPIX_Stream_comm_create");
+            reference[h] = half;
+        }
+    }
+    for (int i = 0; i < CALLS; i++) {
+        slot_open(&s[i]);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < CALLS; i++) {
+            s[i].what = (what_t){.coll = allreduce_number,
+                                 .count = 0 == i % 3 ? COUNT_MAX : 64,
+                                 .op = MPI_SUM,
+                                 .comm = comm[i % HALVES]};
+            s[i].again = false;
+            slot_fill(&s[i], seed + (uint32_t) (turn * CALLS + i));
+            slot_upload(&s[i], stream[0 == turn ? i % HALVES : 0]);
+        }
+        must(gpusym_group_start(), "gpusym_group_start");
+        for (int i = 0; i < CALLS; i++) {
+            const int n = 0 == turn ? i / HALVES * HALVES + (i + rank) % HALVES : i;
+            const what_t *w = &s[n].what;
+            if (MPI_COMM_NULL == w->comm) {
+                continue;
+            }
+            if (0 == turn && n < CALLS / 2) {
+                must(MPIX_Allreduce_enqueue(s[n].gpu_in, s[n].gpu_out, w->count, MPI_INT, w->op, w->comm),
+                     "MPIX_Allreduce_enqueue in a group");
+            } else {
+                call_in_group(&s[n], stream[0 == turn ? n % HALVES : 0]);
+            }
+        }
+        must(gpusym_group_end(), "gpusym_group_end of overlapping communicators");
+        for (int i = 0; i < CALLS; i++) {
+            slot_download(&s[i], stream[0 == turn ? i % HALVES : 0]);
+        }
+        for (int h = 0; h < HALVES; h++) {
+            gpu_stream_synchronize(stream[h]);
+        }
+        for (int i = 0; i < CALLS; i++) {
+            if (MPI_COMM_NULL != comm[i % HALVES]) {
+                slot_compare(&s[i], reference[i % HALVES]);
+            }
+        }
+    }
+    for (int h = 0; h < HALVES; h++) {
+        must(MPIX_Stream_free(&handle[h]), "MPIX_Stream_free");
+        if (MPI_COMM_NULL != comm[h]) {
+            MPI_Comm_free(&comm[h]);
+            MPI_Comm_free(&reference[h]);
+        }
+        gpu_stream_destroy(stream[h]);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        slot_close(&s[i]);
+    }
+}
+
 static void groups(uint32_t seed)
 {
-    MPI_Comm comm[COMMS];
-    slot_t s[SLOTS];
-    void *stream[COMMS];
-    uint32_t state = seed;
-    for (int c = 0; c < COMMS; c++) {
-        MPI_Comm_dup(MPI_COMM_WORLD, &comm[c]);
-        stream[c] = gpu_stream_create();
+    groups_t g;
+    if (ranks > 2) {
+        group_of_overlapping(seed);
     }
-    for (int i = 0; i < SLOTS; i++) {
-        slot_open(&s[i]);
-        s[i].again = false;
+    groups_open(&g, seed);
+    group_in_any_order(&g);
+    group_captured(&g);
+    group_refused(g.comm[0], g.stream[0]);
+    groups_close(&g);
+}
+
+static void *run_groups(void *arg)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        group_in_any_order(arg);
     }
-    group_in_any_order(s, comm, stream, &state);
-    group_captured(s, comm, stream[1], &state);
-    group_refused(comm[0], stream[0]);
-    for (int c = 0; c < COMMS; c++) {
-        gpu_stream_destroy(stream[c]);
-        MPI_Comm_free(&comm[c]);
+    return NULL;
+}
+
+/* Each thread has its own group open at once, of communicators of its own. */
+static void groups_in_threads(uint32_t seed)
+{
+    static groups_t g[THREADS];
+    pthread_t thread[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        groups_open(&g[t], seed + 1000u * (uint32_t) t);
     }
-    for (int i = 0; i < SLOTS; i++) {
-        slot_close(&s[i]);
+    for (int t = 0; t < THREADS; t++) {
+        if (0 != pthread_create(&thread[t], NULL, run_groups, &g[t])) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(thread[t], NULL);
+        groups_close(&g[t]);
     }
 }
 
@@ -905,7 +1043,7 @@ static void ranks_disagree(differ_t how)
 
 /* ---- registered memory ---- */
 
-enum { REGIONS = 2, SHIFT_MAX = 33, STRAIGHT_MIN = 1000, REGISTERED_MAX = 16, ROUNDS = 4 };
+enum { REGIONS = 2, SHIFT_MAX = 33, STRAIGHT_MIN = 1000, REGISTERED_MAX = 16 };
 /* Of a region, for a buffer of each slot; and in words behind its memory's start where that of rank 0 begins. */
 #define ROOM (WORDS_MAX + SHIFT_MAX)
 #define WORDS_BEFORE 5
@@ -1552,6 +1690,9 @@ int main(int argc, char **argv)
         nobody_waits(); /* on other communicators all is well */
     } else {
         run_programs(seed, steps, threaded ? THREADS : 1);
+    }
+    if (threaded) {
+        groups_in_threads(seed);
     }
     if (!threaded && !requests && !large && !differ) {
         nobody_waits();

@@ -592,6 +592,25 @@ static void try_group_errors(const args_t *a)
     MPI_Request_free(&request);
 }
 
+/* MPICH's names in a group: none of its calls is queued where one of them has no stream, or is a message. */
+static void try_group_mpix_errors(const args_t *a)
+{
+    const int before = seen.calls;
+    char byte = 0;
+    int rc;
+
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)), "group", "a call before one of MPICH's");
+    rc = MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, a->comm);
+    say(is_error(rc, MPI_ERR_COMM, "MPIX_Stream_comm_create", a->comm), "group", "MPIX_Allreduce_enqueue, no stream");
+    say(gpusym_group_end() == rc && 0 == raised.times && before == seen.calls, "group", "ends with MPICH's error");
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)), "group", "a call before a message");
+    rc = MPIX_Send_enqueue(&byte, 1, MPI_BYTE, 0, 0, a->comm);
+    say(is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Send", a->comm), "group", "MPIX_Send_enqueue");
+    say(gpusym_group_end() == rc && 0 == raised.times && before == seen.calls, "group", "ends with a message's error");
+}
+
 static void try_groups(const args_t *a)
 {
     static int other_stream;
@@ -606,6 +625,7 @@ static void try_groups(const args_t *a)
     say(!second_is_last(a, &other_stream), "group", "streams go in the communicators' order");
     try_group_arrays(a);
     try_group_errors(a);
+    try_group_mpix_errors(a);
     say(is_success(call_allreduce(a)), "group", "a call behind all groups");
 }
 
@@ -693,6 +713,7 @@ static void try_stream_comm(const args_t *a, MPIX_Stream stream)
     const int before = seen.prepares;
     const MPI_Count many = INT_MAX + (MPI_Count) 1;
     MPI_Comm comm, copy;
+    int queued;
 
     say(is_success(MPIX_Stream_comm_create(a->comm, stream, &comm)) && before + 1 == seen.prepares &&
             seen.comm == (void *) comm,
@@ -708,6 +729,13 @@ static void try_stream_comm(const args_t *a, MPIX_Stream stream)
     say(is_success(MPIX_Allreduce_enqueue_c(a->sbuf, a->rbuf, many, a->rtype, a->op, copy)) &&
             seen.stream == a->stream && seen.comm == (void *) copy && (size_t) many == seen.call.rcount,
         "MPIX_Allreduce_enqueue_c", "good");
+    queued = seen.calls;
+    gpusym_group_start();
+    say(is_success(MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, copy)) && queued == seen.calls,
+        "MPIX_Allreduce_enqueue", "in a group");
+    say(is_success(gpusym_group_end()) && queued + 1 == seen.calls && seen.stream == a->stream &&
+            seen.comm == (void *) copy,
+        "MPIX_Allreduce_enqueue", "a group's end");
     say(is_error(MPIX_Comm_get_stream(copy, 1, &stream), MPI_ERR_ARG, NULL, copy), "MPIX_Comm_get_stream", "idx 1");
     MPI_Comm_free(&copy);
 }
