@@ -8,6 +8,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/component.h"
@@ -323,35 +324,58 @@ typedef struct {
     const MPI_Aint *sdispls, *rdispls;
 } wide_t;
 
-/* The same numbers at *at, which is then behind them; NULL of NULL. *fit becomes false if one is more than an int
- * holds. */
-static const int *narrow_counts(const MPI_Count *counts, int ranks, int **at, bool *fit)
-{
-    const int *narrow = NULL != counts ? *at : NULL;
+/* The first number that an int does not hold. */
+typedef struct {
+    const char *what; /* NULL: there is none */
+    int rank;
+    long long number;
+} misfit_t;
 
-    for (int i = 0; i < ranks && NULL != counts; i++) {
-        *fit = *fit && counts[i] <= INT_MAX;
-        *(*at)++ = counts[i] < 0 ? -1 : (int) counts[i];
+static int narrow(long long number, const char *what, int rank, misfit_t *misfit)
+{
+    if ((number < INT_MIN || number > INT_MAX) && NULL == misfit->what) {
+        *misfit = (misfit_t){what, rank, number};
     }
-    return narrow;
+    return (int) number;
 }
 
-static const int *narrow_displs(const MPI_Aint *displs, int ranks, int **at, bool *fit)
+/* The same numbers at *at, which is then behind them; NULL of NULL. */
+static const int *narrow_counts(const MPI_Count *counts, const char *what, int ranks, int **at, misfit_t *misfit)
 {
-    const int *narrow = NULL != displs ? *at : NULL;
+    const int *to = NULL != counts ? *at : NULL;
+
+    for (int i = 0; i < ranks && NULL != counts; i++) { /* what is negative, check_counts() refuses */
+        *(*at)++ = narrow(counts[i] < 0 ? -1 : counts[i], what, i, misfit);
+    }
+    return to;
+}
+
+static const int *narrow_displs(const MPI_Aint *displs, const char *what, int ranks, int **at, misfit_t *misfit)
+{
+    const int *to = NULL != displs ? *at : NULL;
 
     for (int i = 0; i < ranks && NULL != displs; i++) {
-        *fit = *fit && displs[i] >= INT_MIN && displs[i] <= INT_MAX;
-        *(*at)++ = (int) displs[i];
+        *(*at)++ = narrow(displs[i], what, i, misfit);
     }
-    return narrow;
+    return to;
+}
+
+static int raise_misfit(MPI_Comm comm, const misfit_t *misfit)
+{
+    char text[MPI_MAX_ERROR_STRING];
+
+    snprintf(text, sizeof(text),
+             "gpusym: the %s for rank %d is %lld, which an int does not hold: use a larger datatype, of "
+             "MPI_Type_contiguous",
+             misfit->what, misfit->rank, misfit->number);
+    return api_raise(comm, MPI_ERR_COUNT, text);
 }
 
 /* Fills in those arrays of a call that count on this rank, in memory that the caller frees. */
 static int narrow_arrays(MPI_Comm comm, gpusym_stream_call_t *c, const wide_t *w, int **memory)
 {
     sides_t s;
-    bool fit = true;
+    misfit_t misfit = {NULL, 0, 0};
     int rc = find_sides(comm, c, &s), *at;
 
     if (MPI_SUCCESS != rc) {
@@ -362,17 +386,14 @@ static int narrow_arrays(MPI_Comm comm, gpusym_stream_call_t *c, const wide_t *w
         return api_raise(comm, MPI_ERR_NO_MEM, NULL);
     }
     if (s.sends) {
-        c->scounts = narrow_counts(w->scounts, s.ranks, &at, &fit);
-        c->sdispls = narrow_displs(w->sdispls, s.ranks, &at, &fit);
+        c->scounts = narrow_counts(w->scounts, "send count", s.ranks, &at, &misfit);
+        c->sdispls = narrow_displs(w->sdispls, "send displacement", s.ranks, &at, &misfit);
     }
     if (s.receives) {
-        c->rcounts = narrow_counts(w->rcounts, s.ranks, &at, &fit);
-        c->rdispls = narrow_displs(w->rdispls, s.ranks, &at, &fit);
+        c->rcounts = narrow_counts(w->rcounts, "receive count", s.ranks, &at, &misfit);
+        c->rdispls = narrow_displs(w->rdispls, "receive displacement", s.ranks, &at, &misfit);
     }
-    return fit ? MPI_SUCCESS
-               : api_raise(comm, MPI_ERR_COUNT,
-                           "gpusym: an array has a count or a displacement that is more than an int holds: use a "
-                           "larger datatype, of MPI_Type_contiguous");
+    return NULL == misfit.what ? MPI_SUCCESS : raise_misfit(comm, &misfit);
 }
 
 static int queue_wide(MPI_Comm comm, gpusym_stream_call_t *call, const wide_t *w, void *stream)

@@ -26,7 +26,8 @@ extern "C" {
  * Without it, the first collective on a stream does this, and waits; under stream capture that call returns an error,
  * so prepare a communicator before its calls are captured.
  * A second call does nothing.
- * What is taken is returned when the communicator is freed.
+ * What is taken is returned when the communicator is freed; but what graphs hold then, in which its collectives have
+ * been captured, is kept until the process ends: destroy them before.
  *
  * `info` is reserved: pass `MPI_INFO_NULL`.
  *
@@ -63,6 +64,7 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * times.
  * All ranks must then capture it and launch their graphs equally often, or queue as many calls without a graph.
  * The buffers belong to the graph as long as it may be launched.
+ * A graph is not launched after the communicator has been freed, and should be destroyed before.
  *
  * **Ordinary MPI calls** on the communicator begin once the collectives that were queued on streams before have ended.
  * They do not wait for graphs: synchronize with a graph's launch before its results are used in such a call.
@@ -186,6 +188,7 @@ int gpusym_exscan_on_stream_c(const void *sendbuf, void *recvbuf, MPI_Count coun
  * Buffers, streams, communicators, datatypes and operations must be there until the group has ended, and what a call
  * reads from the send buffer is what the stream has there when the collective runs.
  * Work that the program itself queues on the streams between start and end comes before the group's calls.
+ * `MPIX_Allreduce_enqueue` of **mpix_stream**(3gpusym) is noted as well.
  * Persistent requests are not started, nor waited for, in a group (`MPI_ERR_UNSUPPORTED_OPERATION`).
  *
  * **Errors.**
@@ -248,11 +251,13 @@ int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream
  * `gpusym_mem_deregister` waits until the collectives that were queued on streams before have ended.
  * Neither may be called while a stream is captured.
  *
- * **Collectives** that use it are all-reduce, broadcast, all-gather and all-to-all (not in place), from
- * `coll_gpusym_zero_copy_min` bytes on, if the send and the receive buffer lie in registered regions, in one or in two;
- * of all-gather and all-to-all the receive buffer alone.
+ * **Collectives** that use it, from `coll_gpusym_zero_copy_min` bytes on (of a block, or the longest part, where ranks
+ * have some for each other), are all-reduce, if the send and the receive buffer lie in registered regions, in one or in
+ * two; broadcast, if the buffer does; all-gather, also with counts, and all-to-all (not in place), if the receive
+ * buffer does; and reduce-scatters, if the send buffer does.
  * All ranks must then have theirs in the regions of the same handles, at any places there; otherwise the collective
  * fails, as if ranks had queued different ones.
+ * A registration of which a rank has fewer bytes than that is used by no rank: data are copied.
  * Where regions overlap, the one that was registered first counts.
  *
  * **Memory** must be deregistered before it is freed, and what a graph accesses neither deregistered nor freed as long

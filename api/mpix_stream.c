@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/gpusym.h"
+#include "api/group.h"
 #include "api/mpix_stream.h"
 #include "api/raise.h"
 
@@ -219,19 +220,25 @@ int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream *stream)
 
 /* ---- communication ---- */
 
+/* Raises the error of a call, which is that of an open group too. */
+static int refuse(MPI_Comm comm, int error_class, const char *text)
+{
+    return api_group_result(api_raise(comm, error_class, text));
+}
+
 int MPIX_Allreduce_enqueue_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                              MPI_Comm comm)
 {
     MPIX_Stream s;
 
     if (!api_mpi_is_up() || MPI_COMM_NULL == comm) {
-        return api_raise(comm, MPI_ERR_COMM, NULL);
+        return refuse(comm, MPI_ERR_COMM, NULL);
     }
     s = stream_of_comm(comm);
     if (MPIX_STREAM_NULL == s) {
-        return api_raise(comm, MPI_ERR_COMM,
-                         "MPIX_Allreduce_enqueue: the communicator has no stream: make one by "
-                         "MPIX_Stream_comm_create");
+        return refuse(comm, MPI_ERR_COMM,
+                      "MPIX_Allreduce_enqueue: the communicator has no stream: make one by "
+                      "MPIX_Stream_comm_create");
     }
     return gpusym_allreduce_on_stream_c(sendbuf, recvbuf, count, datatype, op, comm, s->stream);
 }
@@ -244,9 +251,9 @@ int MPIX_Allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Da
 
 static int no_messages(MPI_Comm comm)
 {
-    return api_raise(comm, MPI_ERR_UNSUPPORTED_OPERATION,
-                     "gpusym has no messages on streams: synchronize the stream and call MPI_Send and MPI_Recv, or "
-                     "use a collective on the stream (gpusym.h)");
+    return refuse(comm, MPI_ERR_UNSUPPORTED_OPERATION,
+                  "gpusym has no messages on streams: synchronize the stream and call MPI_Send and MPI_Recv, or "
+                  "use a collective on the stream (gpusym.h)");
 }
 
 int MPIX_Send_enqueue(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)

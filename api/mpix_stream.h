@@ -47,6 +47,12 @@ extern "C" {
  * - `MPIX_Allreduce_enqueue` uses neither host memory nor a host function, and may be captured in a graph.
  * - MPI_THREAD_MULTIPLE is not required, nor a synchronization before MPI_Finalize.
  *
+ * Between **gpusym_group_start**(3gpusym) and `gpusym_group_end`, `MPIX_Allreduce_enqueue` is a call of the group, as
+ * `gpusym_allreduce_on_stream` is; the error of any function whose name ends in `_enqueue` is the group's too, which
+ * then queues nothing.
+ * `MPIX_Stream_comm_create` makes its communicator at once, and waits for the ranks, as without a group.
+ * The communicator, but not the handle of its stream, must be there until the group has ended.
+ *
  * Other MPI calls on a communicator with a stream are ordinary calls.
  * A duplicate of such a communicator has its stream, too.
  *

@@ -31,8 +31,8 @@ static void run(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 static void run_on_stream(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 {
     gpusym_work_t own = *w;
-    const bool straight = GPUSYM_PLAN_STRAIGHT(gpusym_family_plan(gpusym_kernel_family(kernel)));
-    const uint32_t status = gs_stream_begin(c, w, straight, gs_is_sized(w), &own.epoch);
+    const uint32_t plan = gpusym_family_plan(gpusym_kernel_family(kernel));
+    const uint32_t status = gs_stream_begin(c, w, plan, gs_is_sized(w), &own.epoch);
     if (GPUSYM_STATUS_OK == status) {
         run(gpusym_kernel_find(gpusym_kernel_family(kernel), w->op, w->type), c, &own);
     } else {

@@ -9,10 +9,9 @@
 
 #include "kernels/kernels_cuda.h"
 
-/* Whether the kernels of a family access peers' buffers. */
-enum gs_family_maps {
-#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan) \
-    GS_MAPS_##id = GPUSYM_PLAN_STRAIGHT(GPUSYM_PLAN_##plan),
+/* How a family cuts a message. */
+enum gs_family_plan {
+#define GPUSYM_FAMILY(id, next, reduces, protocol, multicast, zero_copy, plan) GS_PLAN_##id = GPUSYM_PLAN_##plan,
 #include "kernels/kernels.def"
 };
 
@@ -25,7 +24,7 @@ enum gs_family_maps {
         const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg;     \
         uint32_t epoch;                                                                 \
         const bool sized = !GS_REDUCES_##family && gs_is_sized(w);                      \
-        const uint32_t status = gs_stream_begin(c, w, GS_MAPS_##family, sized, &epoch); \
+        const uint32_t status = gs_stream_begin(c, w, GS_PLAN_##family, sized, &epoch); \
         const gs_kernel_t kernel = {w, op, type, GS_REDUCES_##family, epoch};           \
         if (GPUSYM_STATUS_OK == status) {                                               \
             GS_RUN_##family(c, kernel);                                                 \

@@ -419,7 +419,8 @@ typedef struct gpusym_work {
     /* Exchange kernels: of `in`, what goes to rank p; of `out`, what comes from rank p. A segment of no bytes is
      * nothing; send[p] here is as long as recv[rank] there (with reduction: recv[p], p's result). send[rank] is our own
      * share, as long as recv[rank], which may be the same memory. remote_off[p]: where, in bytes, our segment stands
-     * in p's out (zero copy, push), or p's segment for us in p's in (zero copy, pull; [rank]: send[rank].off).
+     * in p's out (zero copy, push), or p's segment for us in p's in (zero copy, pull; [rank]: send[rank].off); on
+     * a stream 0: the kernels tell each other where segments are (prim/stream.h).
      * In place: a received segment may overlap a sent one only if both start at the same place and are as long as one
      * another, and in the kernels with Z not at all, but for send[rank] and recv[rank]. Multicast: all send[p] are
      * the same one. */

@@ -68,6 +68,20 @@ static bool is_exchange(unsigned coll)
     }
 }
 
+/* The algorithm between registered buffers where it is not that of the defaults; -1: it is. Ranks load: by stores,
+ * which the defaults prefer, data go through the heap. Not measured on streams. */
+static int straight_algorithm(unsigned coll)
+{
+    switch (coll) {
+    case GPUSYM_COLL_REDUCE_SCATTER:
+        return GPUSYM_ALG_REDUCE_SCATTER_LD;
+    case GPUSYM_COLL_REDUCE_SCATTER_BLOCK:
+        return GPUSYM_ALG_REDUCE_SCATTER_BLOCK_LD;
+    default:
+        return -1;
+    }
+}
+
 void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gpusym_tuning_forced_t *forced)
 {
     const uint64_t table = call->simulated ? SIM_ZERO_COPY_MIN : ZERO_COPY_MIN;
@@ -75,6 +89,7 @@ void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gp
     if (call->zero_copy && forced->algorithm < 0) { /* by no lines */
         call->ll128 = false;
         forced->oneshot_max = 0 == forced->oneshot_max ? 1 : forced->oneshot_max;
+        forced->algorithm = straight_algorithm(call->coll);
     }
     const uint64_t packs = (call->bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (call->nranks - 1);
     const bool two = 2 == call->nranks, sums = two && GPUSYM_COLL_ALLREDUCE == call->coll && call->ll128;

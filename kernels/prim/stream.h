@@ -24,7 +24,8 @@
  * each of which was sent by a rank that had ended k.
  *
  * A call with zero copy waits as well, and for two lines more of each rank: how far its input and its output are from
- * the addresses that the peers have of its memory. There is one set of these: such a call ends behind a barrier of each
+ * the addresses that the peers have of its memory; where the call has segments, those that go between the two ranks, so
+ * that no rank need know how another's lie. There is one set of these: such a call ends behind a barrier of each
  * of its blocks, and each has read them all before. What ranks have in their buffers was there before their kernels
  * began, so the lines carry nothing with them, and need no fence; who reads them looks at memory anew.
  *
@@ -122,31 +123,34 @@ GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_
     return status;
 }
 
-/* How far our buffers are from the addresses of our memory that the peers have: 0 the input, 1 the output. */
-GS_FN uint64_t gs_stream_place(const gpusym_work_t *w, uint32_t which)
+/* How far what rank p accesses of our buffers is from the addresses of our memory that the peers have: 0 of the input,
+ * 1 of the output. */
+GS_FN uint64_t gs_stream_place(const gpusym_work_t *w, uint32_t p, uint32_t which, uint32_t plan)
 {
-    return 0 == which ? (uint64_t) ((uintptr_t) w->in - (uintptr_t) w->peer_in[w->rank])
-                      : (uint64_t) ((uintptr_t) w->out - (uintptr_t) w->peer_out[w->rank]);
+    const bool pairs = GPUSYM_PLAN_SEGMENTS == plan; /* others have no segments in their descriptors */
+    return 0 == which
+               ? (uint64_t) ((uintptr_t) w->in - (uintptr_t) w->peer_in[w->rank]) + (pairs ? w->send[p].off : 0)
+               : (uint64_t) ((uintptr_t) w->out - (uintptr_t) w->peer_out[w->rank]) + (pairs ? w->recv[p].off : 0);
 }
 
-GS_FN void gs_stream_tell(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+GS_FN void gs_stream_tell(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan, uint32_t epoch)
 {
     for (uint32_t i = c.thread; i < w->nranks * GS_PLACE_LINES; i += c.nthreads) {
         const uint32_t p = i / GS_PLACE_LINES, which = i % GS_PLACE_LINES;
         if (p != w->rank) {
-            gs_ll_st(gs_place_line(w, p, w->rank, which), gs_stream_place(w, which), epoch);
+            gs_ll_st(gs_place_line(w, p, w->rank, which), gs_stream_place(w, p, which, plan), epoch);
         }
     }
 }
 
 /* Finds the buffers of all ranks, which are in the call. The worst status of the block's threads. */
-GS_FN uint32_t gs_stream_find(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
+GS_FN uint32_t gs_stream_find(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan, uint32_t epoch)
 {
     gs_places_t *places = gs_block_places();
     uint32_t status = GPUSYM_STATUS_OK;
     for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
         const char *line = gs_place_line(w, w->rank, p, 0);
-        uint64_t in = gs_stream_place(w, 0), out = gs_stream_place(w, 1);
+        uint64_t in = gs_stream_place(w, p, 0, plan), out = gs_stream_place(w, p, 1, plan);
         gs_wait_t wait = GS_WAIT_INIT;
         while (GPUSYM_STATUS_OK == status && p != w->rank &&
                !(gs_ll_ld(line, epoch, &in) && gs_ll_ld(line + 16, epoch, &out))) {
@@ -223,10 +227,12 @@ GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_
     return count;
 }
 
-/* Begins a launch on a stream: *epoch is its first one. straight: the kernel accesses peers' buffers, and waits for
- * entries. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the caller ends the launch with it. */
-GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight, bool sized, uint32_t *epoch)
+/* Begins a launch on a stream: *epoch is its first one. plan: the family's, a constant on a GPU; of zero copy, the
+ * kernel accesses peers' buffers, and waits for entries. The status, the same in all threads; if it is not
+ * GPUSYM_STATUS_OK, the caller ends the launch with it. */
+GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan, bool sized, uint32_t *epoch)
 {
+    const bool straight = GPUSYM_PLAN_STRAIGHT(plan);
     /* Before the kernel ahead has ended: the descriptor's lines, in which segments are, come from afar. */
     const uint64_t entry = gs_stream_entry(w, c.thread, sized);
     gs_stream_order();
@@ -250,7 +256,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         gs_stream_enter(c, w, count, sized, entry);
     }
     if (0 == c.block && straight) {
-        gs_stream_tell(c, w, count.epoch);
+        gs_stream_tell(c, w, plan, count.epoch);
     }
     if (0 != w->soon) {
         gs_stream_next();
@@ -259,7 +265,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, bool straight
         return GPUSYM_STATUS_OK;
     }
     const uint32_t status = gs_stream_await_all(c, w, count, sized);
-    return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, count.epoch) : status;
+    return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, plan, count.epoch) : status;
 }
 
 /* Ends it, behind a barrier of the block. */

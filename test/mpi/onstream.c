@@ -8,6 +8,7 @@
  * streams and by MPI_Start in turns; groups of calls.
  *
  *     onstream [--n STEPS] [--seed NUMBER] [--threads | --requests]      the latter: persistent requests alone
+ *     onstream --differ     ranks that queue different calls
  *     onstream --large      one broadcast and one all-reduce of more bytes than an int counts, as so many elements
  */
 #include <limits.h>
@@ -21,13 +22,14 @@
 #include <time.h>
 
 #include "api/gpusym.h"
+#include "api/mpix_stream.h"
 #include "test/mpi/check.h"
 #include "test/mpi/gpu_stream.h"
 #include "test/mpi/mem.h"
 #include "test/mpi/mpit.h"
 #include "test/mpi/persistent.h"
 
-enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2 };
+enum { RANKS_MAX = 16, SLOTS = 8, COUNT_MAX = 6000, COMMS = 3, STREAMS = 2, GRAPH_CALLS = 3, THREADS = 2, ROUNDS = 4 };
 #define WORDS_MAX ((COUNT_MAX + 4) * RANKS_MAX)
 
 static int rank, ranks;
@@ -312,10 +314,13 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                   scatterv_number == w.coll);
     make_lengths(&w, next_random(state));
     for (int r = 0, at = 0; r < ranks; r++) {
-        w.counts[r] = w.count + (int) (next_random(state) % 3);
+        const uint32_t more = next_random(state) % 4;
+        w.counts[r] = r > 0 && 3 == more ? 0 : w.count + (int) more;
         w.displs[r] = at;
-        /* gaps for allgatherv alone: reduce_scatter has none */
-        at += w.counts[r] + (allgatherv_number == w.coll ? (int) (next_random(state) % 2) : 0);
+        at += w.counts[r];
+    }
+    if (allgatherv_number == w.coll) { /* each rank has it laid out in a way of its own */
+        place_blocks(next_random(state) + (uint32_t) rank, w.counts, w.displs);
     }
     return w;
 }
@@ -683,6 +688,47 @@ static void freed_with_work_queued(void)
     gpu_stream_destroy(stream);
 }
 
+/* Graphs that are destroyed before their communicator is freed hold nothing of the heap, which has no room for as many;
+ * few do while they run. Other ranks queue the calls. */
+static void captured_and_freed(void)
+{
+    enum { TURNS = 40 };
+    void *stream = gpu_stream_create(), *graph = NULL;
+    slot_t s = {.again = false};
+    slot_open(&s);
+    for (int i = 0; i < TURNS; i++) {
+        const bool eager = 0 != (rank + i) % 3;
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
+        s.what = (what_t){.coll = allreduce_number, .count = 1000, .op = MPI_SUM, .comm = comm};
+        slot_fill(&s, (uint32_t) i);
+        if (!eager) {
+            gpu_capture_begin(stream);
+            slot_queue(&s, stream);
+            graph = gpu_capture_end(stream);
+        }
+        for (int l = 0; l < 2; l++) {
+            if (eager) {
+                slot_queue(&s, stream);
+            } else {
+                say(gpu_graph_launch(graph, stream), "a graph is launched");
+            }
+        }
+        if (0 != i % 8) {
+            gpu_stream_synchronize(stream);
+        }
+        if (!eager) {
+            gpu_graph_destroy(graph);
+        }
+        MPI_Comm_free(&comm);
+        gpu_stream_synchronize(stream);
+        slot_compare(&s, MPI_COMM_WORLD);
+    }
+    slot_close(&s);
+    gpu_stream_destroy(stream);
+}
+
 /* ---- groups ---- */
 
 /* The counts are another call's once this returns. */
@@ -693,39 +739,76 @@ static void call_in_group(const slot_t *s, void *stream)
     memset(&w, 0x11, sizeof w);
 }
 
-/* Each rank begins with another communicator, and none is prepared: one call after the other would wait for ever. */
-static void group_in_any_order(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *const stream[COMMS], uint32_t *state)
+/* Of a thread: communicators, each with a stream of its own, and their calls. */
+typedef struct {
+    MPI_Comm comm[COMMS], reference;
+    void *stream[COMMS];
+    slot_t slot[SLOTS];
+    uint32_t state;
+} groups_t;
+
+/* No communicator is prepared. */
+static void groups_open(groups_t *g, uint32_t seed)
 {
+    g->state = seed;
+    MPI_Comm_dup(MPI_COMM_WORLD, &g->reference);
+    for (int c = 0; c < COMMS; c++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &g->comm[c]);
+        g->stream[c] = gpu_stream_create();
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_open(&g->slot[i]);
+        g->slot[i].again = false;
+    }
+}
+
+static void groups_close(groups_t *g)
+{
+    for (int c = 0; c < COMMS; c++) {
+        gpu_stream_destroy(g->stream[c]);
+        MPI_Comm_free(&g->comm[c]);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        slot_close(&g->slot[i]);
+    }
+    MPI_Comm_free(&g->reference);
+}
+
+/* Each rank begins with another communicator: one call after the other would wait for ever, to prepare them. */
+static void group_in_any_order(groups_t *g)
+{
+    slot_t *s = g->slot;
     for (int i = 0; i < 2 * COMMS; i++) {
-        s[i].what = make_what(state, comm[i % COMMS]);
+        s[i].what = make_what(&g->state, g->comm[i % COMMS]);
         slot_fill(&s[i], (uint32_t) i);
-        slot_upload(&s[i], stream[i % COMMS]);
+        slot_upload(&s[i], g->stream[i % COMMS]);
     }
     must(gpusym_group_start(), "gpusym_group_start");
     for (int i = 0; i < 2 * COMMS; i++) {
         const int turn = i / COMMS * COMMS + (i + rank) % COMMS;
         must(gpusym_group_start(), "gpusym_group_start");
-        call_in_group(&s[turn], stream[turn % COMMS]);
+        call_in_group(&s[turn], g->stream[turn % COMMS]);
         must(gpusym_group_end(), "gpusym_group_end of an inner group");
     }
     must(gpusym_group_end(), "gpusym_group_end");
     for (int i = 0; i < 2 * COMMS; i++) {
-        slot_download(&s[i], stream[i % COMMS]);
+        slot_download(&s[i], g->stream[i % COMMS]);
     }
     for (int c = 0; c < COMMS; c++) {
-        gpu_stream_synchronize(stream[c]);
+        gpu_stream_synchronize(g->stream[c]);
     }
     for (int i = 0; i < 2 * COMMS; i++) {
-        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_compare(&s[i], g->reference);
     }
 }
 
 /* All in one stream, launched twice. */
-static void group_captured(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *stream, uint32_t *state)
+static void group_captured(groups_t *g)
 {
-    void *graph;
+    slot_t *s = g->slot;
+    void *stream = g->stream[1], *graph;
     for (int i = 0; i < SLOTS; i++) {
-        s[i].what = make_what(state, comm[i % COMMS]);
+        s[i].what = make_what(&g->state, g->comm[i % COMMS]);
         slot_fill(&s[i], (uint32_t) i);
     }
     gpu_capture_begin(stream);
@@ -747,7 +830,7 @@ static void group_captured(slot_t s[SLOTS], const MPI_Comm comm[COMMS], void *st
     gpu_stream_synchronize(stream);
     gpu_graph_destroy(graph);
     for (int i = 0; i < SLOTS; i++) {
-        slot_compare(&s[i], MPI_COMM_WORLD);
+        slot_compare(&s[i], g->reference);
     }
 }
 
@@ -776,29 +859,129 @@ static void group_refused(MPI_Comm comm, void *stream)
     mem_free(MEM_DEVICE, gpu);
 }
 
+static MPIX_Stream make_handle(void *stream)
+{
+    MPIX_Stream handle;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "type", "cudaStream_t");
+    must(MPIX_Info_set_hex(info, "value", &stream, sizeof stream), "MPIX_Info_set_hex");
+    must(MPIX_Stream_create(info, &handle), "MPIX_Stream_create");
+    MPI_Info_free(&info);
+    return handle;
+}
+
+/* Communicators of all ranks but the last, and of all but the first: each rank calls in an order of its own, some of
+ * them by MPICH's names, on two streams and then, in one order, on one. */
+static void group_of_overlapping(uint32_t seed)
+{
+    enum { HALVES = 2, CALLS = 6 };
+    MPI_Comm comm[HALVES], reference[HALVES];
+    MPIX_Stream handle[HALVES];
+    slot_t s[CALLS];
+    void *stream[HALVES];
+    for (int h = 0; h < HALVES; h++) {
+        MPI_Comm half;
+        const bool in = rank != (0 == h ? ranks - 1 : 0);
+        MPI_Comm_split(MPI_COMM_WORLD, in ? 0 : MPI_UNDEFINED, rank, &half);
+        stream[h] = gpu_stream_create();
+        handle[h] = make_handle(stream[h]);
+        comm[h] = reference[h] = MPI_COMM_NULL;
+        if (in) {
+            must(MPIX_Stream_comm_create(half, handle[h], &comm[h]), "MPIX_Stream_comm_create");
+            reference[h] = half;
+        }
+    }
+    for (int i = 0; i < CALLS; i++) {
+        slot_open(&s[i]);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < CALLS; i++) {
+            s[i].what = (what_t){.coll = allreduce_number,
+                                 .count = 0 == i % 3 ? COUNT_MAX : 64,
+                                 .op = MPI_SUM,
+                                 .comm = comm[i % HALVES]};
+            s[i].again = false;
+            slot_fill(&s[i], seed + (uint32_t) (turn * CALLS + i));
+            slot_upload(&s[i], stream[0 == turn ? i % HALVES : 0]);
+        }
+        must(gpusym_group_start(), "gpusym_group_start");
+        for (int i = 0; i < CALLS; i++) {
+            const int n = 0 == turn ? i / HALVES * HALVES + (i + rank) % HALVES : i;
+            const what_t *w = &s[n].what;
+            if (MPI_COMM_NULL == w->comm) {
+                continue;
+            }
+            if (0 == turn && n < CALLS / 2) {
+                must(MPIX_Allreduce_enqueue(s[n].gpu_in, s[n].gpu_out, w->count, MPI_INT, w->op, w->comm),
+                     "MPIX_Allreduce_enqueue in a group");
+            } else {
+                call_in_group(&s[n], stream[0 == turn ? n % HALVES : 0]);
+            }
+        }
+        must(gpusym_group_end(), "gpusym_group_end of overlapping communicators");
+        for (int i = 0; i < CALLS; i++) {
+            slot_download(&s[i], stream[0 == turn ? i % HALVES : 0]);
+        }
+        for (int h = 0; h < HALVES; h++) {
+            gpu_stream_synchronize(stream[h]);
+        }
+        for (int i = 0; i < CALLS; i++) {
+            if (MPI_COMM_NULL != comm[i % HALVES]) {
+                slot_compare(&s[i], reference[i % HALVES]);
+            }
+        }
+    }
+    for (int h = 0; h < HALVES; h++) {
+        must(MPIX_Stream_free(&handle[h]), "MPIX_Stream_free");
+        if (MPI_COMM_NULL != comm[h]) {
+            MPI_Comm_free(&comm[h]);
+            MPI_Comm_free(&reference[h]);
+        }
+        gpu_stream_destroy(stream[h]);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        slot_close(&s[i]);
+    }
+}
+
 static void groups(uint32_t seed)
 {
-    MPI_Comm comm[COMMS];
-    slot_t s[SLOTS];
-    void *stream[COMMS];
-    uint32_t state = seed;
-    for (int c = 0; c < COMMS; c++) {
-        MPI_Comm_dup(MPI_COMM_WORLD, &comm[c]);
-        stream[c] = gpu_stream_create();
+    groups_t g;
+    if (ranks > 2) {
+        group_of_overlapping(seed);
     }
-    for (int i = 0; i < SLOTS; i++) {
-        slot_open(&s[i]);
-        s[i].again = false;
+    groups_open(&g, seed);
+    group_in_any_order(&g);
+    group_captured(&g);
+    group_refused(g.comm[0], g.stream[0]);
+    groups_close(&g);
+}
+
+static void *run_groups(void *arg)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        group_in_any_order(arg);
     }
-    group_in_any_order(s, comm, stream, &state);
-    group_captured(s, comm, stream[1], &state);
-    group_refused(comm[0], stream[0]);
-    for (int c = 0; c < COMMS; c++) {
-        gpu_stream_destroy(stream[c]);
-        MPI_Comm_free(&comm[c]);
+    return NULL;
+}
+
+/* Each thread has its own group open at once, of communicators of its own. */
+static void groups_in_threads(uint32_t seed)
+{
+    static groups_t g[THREADS];
+    pthread_t thread[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        groups_open(&g[t], seed + 1000u * (uint32_t) t);
     }
-    for (int i = 0; i < SLOTS; i++) {
-        slot_close(&s[i]);
+    for (int t = 0; t < THREADS; t++) {
+        if (0 != pthread_create(&thread[t], NULL, run_groups, &g[t])) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(thread[t], NULL);
+        groups_close(&g[t]);
     }
 }
 
@@ -852,8 +1035,31 @@ static void refused(void)
     gpu_stream_destroy(stream);
 }
 
+typedef enum { OTHER_CALL, OTHER_COUNT, OTHER_GATHERED, OTHER_SCATTERED, DIFFERENCES } differ_t;
+
+/* A call of which rank 0 has another form; of one count of several, that of the last rank. */
+static int call_differently(differ_t how, int *gpu, MPI_Comm comm, void *stream)
+{
+    const int mine = 0 == rank && OTHER_CALL != how ? 7 : 8;
+    int counts[RANKS_MAX], displs[RANKS_MAX];
+    for (int r = 0; r < ranks; r++) {
+        counts[r] = ranks - 1 == r ? mine : 8;
+        displs[r] = 8 * r;
+    }
+    if (OTHER_GATHERED == how) {
+        return gpusym_allgatherv_on_stream(gpu, counts[rank], MPI_INT, gpu + 512, counts, displs, MPI_INT, comm,
+                                           stream);
+    }
+    if (OTHER_SCATTERED == how) {
+        return gpusym_reduce_scatter_on_stream(gpu, gpu + 512, counts, MPI_INT, MPI_SUM, comm, stream);
+    }
+    return OTHER_CALL == how && 0 == rank
+               ? gpusym_bcast_on_stream(gpu, 8, MPI_INT, 0, comm, stream)
+               : gpusym_allreduce_on_stream(gpu, gpu + 512, mine, MPI_INT, MPI_SUM, comm, stream);
+}
+
 /* Ranks that have queued different calls all find that, and so do their later calls; others go on. */
-static void ranks_disagree(bool counts)
+static void ranks_disagree(differ_t how)
 {
     MPI_Comm comm;
     void *stream = gpu_stream_create();
@@ -862,11 +1068,7 @@ static void ranks_disagree(bool counts)
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         must(gpusym_stream_prepare(comm, MPI_INFO_NULL), "gpusym_stream_prepare");
-        if (counts || 0 != rank) {
-            must(gpusym_allreduce_on_stream(gpu, gpu + 512, 8 + (0 == rank), MPI_INT, MPI_SUM, comm, stream), "a call");
-        } else {
-            must(gpusym_bcast_on_stream(gpu, 8, MPI_INT, 0, comm, stream), "another call");
-        }
+        must(call_differently(how, gpu, comm, stream), "a call");
         gpu_stream_synchronize(stream);
         (void) gpusym_allreduce_on_stream(gpu, gpu + 512, 8, MPI_INT, MPI_SUM, comm, stream); /* who only sends */
         gpu_stream_synchronize(stream);
@@ -882,7 +1084,7 @@ static void ranks_disagree(bool counts)
 
 /* ---- registered memory ---- */
 
-enum { REGIONS = 2, SHIFT_MAX = 33, STRAIGHT_MIN = 1000, REGISTERED_MAX = 16, ROUNDS = 4 };
+enum { REGIONS = 2, SHIFT_MAX = 33, STRAIGHT_MIN = 1000, REGISTERED_MAX = 16 };
 /* Of a region, for a buffer of each slot; and in words behind its memory's start where that of rank 0 begins. */
 #define ROOM (WORDS_MAX + SHIFT_MAX)
 #define WORDS_BEFORE 5
@@ -892,20 +1094,23 @@ typedef struct {
     MPI_Comm comm, reference;
     void *stream;
     int *memory[REGIONS], handle[REGIONS];
+    int poor; /* a rank that registers so many words; -1: none */
+    size_t poor_words;
     slot_t slot[SLOTS];
 } registered_t;
 
 static void register_region(registered_t *r, int i)
 {
     const int before = WORDS_BEFORE + rank;
-    must(gpusym_mem_register(r->comm, r->memory[i] + before, (MPI_Aint) ((SLOTS * ROOM + (size_t) i) * sizeof(int)),
-                             &r->handle[i]),
+    const size_t words = rank == r->poor ? r->poor_words : SLOTS * ROOM + (size_t) i;
+    must(gpusym_mem_register(r->comm, r->memory[i] + before, (MPI_Aint) (words * sizeof(int)), &r->handle[i]),
          "gpusym_mem_register");
 }
 
 /* The communicator is not prepared: its first registration does that. */
 static void registered_open(registered_t *r)
 {
+    r->poor = -1;
     MPI_Comm_dup(MPI_COMM_WORLD, &r->comm);
     MPI_Comm_dup(MPI_COMM_WORLD, &r->reference);
     MPI_Comm_set_errhandler(r->comm, MPI_ERRORS_RETURN);
@@ -937,9 +1142,25 @@ static void registered_close(registered_t *r)
 
 static bool goes_straight(const what_t *w)
 {
-    const bool can = allreduce_number == w->coll || bcast_number == w->coll || allgather_number == w->coll ||
-                     alltoall_number == w->coll;
-    return ranks > 1 && can && w->count * sizeof(int) >= STRAIGHT_MIN;
+    int longest = w->count;
+    switch (w->coll) {
+    case allgatherv_number:
+    case reduce_scatter_number:
+        for (int r = 0; r < ranks; r++) {
+            longest = w->counts[r] > longest ? w->counts[r] : longest;
+        }
+        break;
+    case allreduce_number:
+    case bcast_number:
+    case allgather_number:
+    case alltoall_number:
+    case reduce_scatter_block_number:
+        break;
+    default:
+        longest = 0;
+        break;
+    }
+    return ranks > 1 && (size_t) longest * sizeof(int) >= STRAIGHT_MIN;
 }
 
 /* Where the buffers of slot i are: in which regions all ranks know, where there is each rank's own. */
@@ -984,7 +1205,7 @@ static void run_registered(registered_t *r, uint32_t *state, uint32_t *own, bool
 }
 
 /* Calls of a graph go straight each time; odd ranks queue them. */
-static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own)
+static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own, bool straight)
 {
     const bool eager = 1 == rank % 2;
     void *graph = NULL;
@@ -994,7 +1215,7 @@ static void run_registered_graph(registered_t *r, uint32_t *state, uint32_t *own
     if (!eager) {
         gpu_capture_begin(r->stream);
         for (int i = 0; i < GRAPH_CALLS; i++) {
-            queue_counted(&r->slot[i], r->stream, goes_straight(&r->slot[i].what));
+            queue_counted(&r->slot[i], r->stream, straight && goes_straight(&r->slot[i].what));
         }
         graph = gpu_capture_end(r->stream);
     }
@@ -1045,6 +1266,22 @@ static void run_long(MPI_Comm comm)
     free(want);
 }
 
+/* A rank has registered nothing, or less than any call needs: all ranks know, and no call goes straight. */
+static void run_with_poor_rank(registered_t *r, uint32_t *state, uint32_t *own)
+{
+    const size_t words[] = {0, STRAIGHT_MIN / sizeof(int) - 1};
+    for (int i = 0; i < 2; i++) {
+        r->poor = ranks - 1;
+        r->poor_words = words[i];
+        for (int g = 0; g < REGIONS; g++) {
+            must(gpusym_mem_deregister(r->comm, r->handle[g]), "gpusym_mem_deregister");
+            register_region(r, g);
+        }
+        run_registered(r, state, own, false);
+        run_registered_graph(r, state, own, false);
+    }
+}
+
 static void registered_memory(uint32_t seed)
 {
     registered_t r;
@@ -1052,7 +1289,7 @@ static void registered_memory(uint32_t seed)
     registered_open(&r);
     for (int i = 0; i < ROUNDS; i++) {
         run_registered(&r, &state, &own, true);
-        run_registered_graph(&r, &state, &own);
+        run_registered_graph(&r, &state, &own, true);
         for (int g = 0; g < REGIONS; g++) {
             must(gpusym_mem_deregister(r.comm, r.handle[g]), "gpusym_mem_deregister");
         }
@@ -1065,6 +1302,7 @@ static void registered_memory(uint32_t seed)
     }
     run_long(r.comm);
     run_registered(&r, &state, &own, true);
+    run_with_poor_rank(&r, &state, &own);
     registered_close(&r);
 }
 
@@ -1475,8 +1713,8 @@ int main(int argc, char **argv)
     const int steps = (int) check_number("--n", 200);
     const uint32_t seed = (uint32_t) check_seed();
     threaded = check_flag("--threads");
-    const bool requests = check_flag("--requests"), large = check_flag("--large");
-    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests | --large]");
+    const bool requests = check_flag("--requests"), large = check_flag("--large"), differ = check_flag("--differ");
+    check_arguments_end("[--n STEPS] [--seed NUMBER] [--threads | --requests | --large | --differ]");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks > RANKS_MAX || 0 != gpu_stream_init()) {
@@ -1486,17 +1724,24 @@ int main(int argc, char **argv)
         large_counts();
     } else if (requests) {
         persistent_requests(seed, steps);
+    } else if (differ) {
+        for (int how = 0; how < DIFFERENCES; how++) {
+            ranks_disagree((differ_t) how);
+        }
+        nobody_waits(); /* on other communicators all is well */
     } else {
         run_programs(seed, steps, threaded ? THREADS : 1);
     }
-    if (!threaded && !requests && !large) {
+    if (threaded) {
+        groups_in_threads(seed);
+    }
+    if (!threaded && !requests && !large && !differ) {
         nobody_waits();
         no_stream_waits_on_the_cpu();
         alone_in_order();
         freed_with_work_queued();
+        captured_and_freed();
         refused();
-        ranks_disagree(true);
-        ranks_disagree(false);
         mpit_need("coll_gpusym_zero_copy_min", STRAIGHT_MIN);
         registered_memory(seed);
         registered_elsewhere(true);
@@ -1504,7 +1749,7 @@ int main(int argc, char **argv)
         registered_wrongly();
         mpit_need("coll_gpusym_zero_copy_min", 0);
         nobody_waits(); /* on other communicators all is well */
-        groups(seed);   /* last: the graph's communicators do not give back what they have of the heap */
+        groups(seed);
     }
     mine[0] = passed;
     mine[1] = failed;

@@ -355,7 +355,7 @@ static bool is_queued(int i, const args_t *a)
 }
 
 /* Wrong arguments are refused, if they count here; else the call is queued. */
-static void refuse(int i, const args_t *a, bool counts, int error_class, const char *what)
+static void refuse(int i, const args_t *a, bool counts, int error_class, const char *words, const char *what)
 {
     const int before = seen.calls;
 
@@ -363,16 +363,17 @@ static void refuse(int i, const args_t *a, bool counts, int error_class, const c
         say(is_queued(i, a), calls[i].name, what);
         return;
     }
-    say(is_error(calls[i].make(a), error_class, NULL, a->comm) && seen.calls == before, calls[i].name, what);
+    say(is_error(calls[i].make(a), error_class, words, a->comm) && seen.calls == before, calls[i].name, what);
 }
 
-/* One argument of `good` is another. */
-#define WITH(member, value, counts, error_class)                          \
-    do {                                                                  \
-        args_t bad = *good;                                               \
-        bad.member = value;                                               \
-        refuse(i, &bad, counts, error_class, "with " #member " " #value); \
+/* One argument of `good` is another. words: of the error's text; NULL: any. */
+#define WITH_WORDS(member, value, counts, error_class, words)                    \
+    do {                                                                         \
+        args_t bad = *good;                                                      \
+        bad.member = value;                                                      \
+        refuse(i, &bad, counts, error_class, words, "with " #member " " #value); \
     } while (0)
+#define WITH(member, value, counts, error_class) WITH_WORDS(member, value, counts, error_class, NULL)
 
 static void try_arguments(int i, const args_t *good, MPI_Comm inter)
 {
@@ -400,11 +401,14 @@ static void try_arguments(int i, const args_t *good, MPI_Comm inter)
     WITH(counts, negative, counts, MPI_ERR_COUNT);
     WITH(displs, NULL, displs, MPI_ERR_ARG);
     /* What an int does not hold: a count may be so, but not the bytes of all ranks, nor a number in an array. */
-    WITH(more, INT_MAX + (MPI_Count) 1, counts && calls[i].wide, MPI_ERR_COUNT);
+    WITH_WORDS(more, INT_MAX + (MPI_Count) 1, counts && calls[i].wide, MPI_ERR_COUNT,
+               "count for rank 0 is 2147483648,");
     WITH(more, PTRDIFF_MAX / 8 / ranks,
          calls[i].wide && (counts || (sends && has(i, '1')) || (receives && has(i, 'c'))), MPI_ERR_COUNT);
-    WITH(far, INT_MAX + (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
-    WITH(far, INT_MIN - (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT);
+    WITH_WORDS(far, INT_MAX + (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT,
+               "displacement for rank 0 is 2147483648,");
+    WITH_WORDS(far, INT_MIN - (MPI_Aint) 1, displs && calls[i].wide, MPI_ERR_COUNT,
+               "displacement for rank 0 is -2147483649,");
     WITH(rbuf, MPI_IN_PLACE, !(scatter && at_root), MPI_ERR_BUFFER);
     if (!has(i, 'b')) {
         WITH(sbuf, MPI_IN_PLACE, scatter || (has(i, 'r') && !at_root), MPI_ERR_BUFFER);
@@ -588,6 +592,25 @@ static void try_group_errors(const args_t *a)
     MPI_Request_free(&request);
 }
 
+/* MPICH's names in a group: none of its calls is queued where one of them has no stream, or is a message. */
+static void try_group_mpix_errors(const args_t *a)
+{
+    const int before = seen.calls;
+    char byte = 0;
+    int rc;
+
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)), "group", "a call before one of MPICH's");
+    rc = MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, a->comm);
+    say(is_error(rc, MPI_ERR_COMM, "MPIX_Stream_comm_create", a->comm), "group", "MPIX_Allreduce_enqueue, no stream");
+    say(gpusym_group_end() == rc && 0 == raised.times && before == seen.calls, "group", "ends with MPICH's error");
+    gpusym_group_start();
+    say(is_success(call_allreduce(a)), "group", "a call before a message");
+    rc = MPIX_Send_enqueue(&byte, 1, MPI_BYTE, 0, 0, a->comm);
+    say(is_error(rc, MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Send", a->comm), "group", "MPIX_Send_enqueue");
+    say(gpusym_group_end() == rc && 0 == raised.times && before == seen.calls, "group", "ends with a message's error");
+}
+
 static void try_groups(const args_t *a)
 {
     static int other_stream;
@@ -602,6 +625,7 @@ static void try_groups(const args_t *a)
     say(!second_is_last(a, &other_stream), "group", "streams go in the communicators' order");
     try_group_arrays(a);
     try_group_errors(a);
+    try_group_mpix_errors(a);
     say(is_success(call_allreduce(a)), "group", "a call behind all groups");
 }
 
@@ -689,6 +713,7 @@ static void try_stream_comm(const args_t *a, MPIX_Stream stream)
     const int before = seen.prepares;
     const MPI_Count many = INT_MAX + (MPI_Count) 1;
     MPI_Comm comm, copy;
+    int queued;
 
     say(is_success(MPIX_Stream_comm_create(a->comm, stream, &comm)) && before + 1 == seen.prepares &&
             seen.comm == (void *) comm,
@@ -704,6 +729,13 @@ static void try_stream_comm(const args_t *a, MPIX_Stream stream)
     say(is_success(MPIX_Allreduce_enqueue_c(a->sbuf, a->rbuf, many, a->rtype, a->op, copy)) &&
             seen.stream == a->stream && seen.comm == (void *) copy && (size_t) many == seen.call.rcount,
         "MPIX_Allreduce_enqueue_c", "good");
+    queued = seen.calls;
+    gpusym_group_start();
+    say(is_success(MPIX_Allreduce_enqueue(a->sbuf, a->rbuf, a->rcount, a->rtype, a->op, copy)) && queued == seen.calls,
+        "MPIX_Allreduce_enqueue", "in a group");
+    say(is_success(gpusym_group_end()) && queued + 1 == seen.calls && seen.stream == a->stream &&
+            seen.comm == (void *) copy,
+        "MPIX_Allreduce_enqueue", "a group's end");
     say(is_error(MPIX_Comm_get_stream(copy, 1, &stream), MPI_ERR_ARG, NULL, copy), "MPIX_Comm_get_stream", "idx 1");
     MPI_Comm_free(&copy);
 }

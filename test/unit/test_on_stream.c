@@ -47,7 +47,8 @@ typedef enum {
     SUM_SCATTERED,
     BCAST_LOADED,
     BCAST_STORED,
-    TO_ALL_STORED,
+    TO_ALL_STORED, /* each rank has what comes in an order of its own, */
+    PARTS_LOADED,  /* what it sends */
     KINDS
 } kind_t;
 
@@ -100,18 +101,29 @@ static uint32_t words_between(const call_t *call, uint32_t from, uint32_t to)
     return none ? 0 : next_random(&state) % (call->words + 1);
 }
 
+/* Where rank r has a segment from or for rank p, in words. */
+static uint32_t place_of(const call_t *call, uint32_t r, uint32_t p, uint32_t n)
+{
+    return (TO_ALL_STORED <= call->kind ? (p + r) % n : p) * call->words;
+}
+
 static void describe_segments(const rank_t *r, const call_t *call, gpusym_work_t *w)
 {
     const uint64_t bytes = call->words * sizeof(uint32_t);
     for (uint32_t p = 0; p < r->n; p++) {
         const bool to_all = is_to_all(call);
+        const uint64_t at = place_of(call, r->rank, p, r->n) * sizeof(uint32_t);
+        if (PARTS_LOADED == call->kind) {
+            w->send[p] = (gpusym_seg_t){at, bytes};
+            w->recv[p].bytes = p == r->rank ? bytes : 0;
+            continue;
+        }
         if (to_all || (r->rank == call->root && p != r->rank)) {
             w->send[p] = (gpusym_seg_t){to_all ? p * bytes : 0, words_between(call, r->rank, p) * sizeof(uint32_t)};
         }
         if (to_all || (r->rank != call->root && p == call->root)) {
-            w->recv[p] = (gpusym_seg_t){to_all ? p * bytes : 0, words_between(call, p, r->rank) * sizeof(uint32_t)};
+            w->recv[p] = (gpusym_seg_t){to_all ? at : 0, words_between(call, p, r->rank) * sizeof(uint32_t)};
         }
-        w->remote_off[p] = to_all ? r->rank * bytes : 0;
     }
 }
 
@@ -138,7 +150,8 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
                                              [SUM_SCATTERED] = GPUSYM_F_RSXST_AGXST_Z,
                                              [BCAST_LOADED] = GPUSYM_F_RSXLD_AGXST_Z,
                                              [BCAST_STORED] = GPUSYM_F_XST_Z,
-                                             [TO_ALL_STORED] = GPUSYM_F_XST_Z};
+                                             [TO_ALL_STORED] = GPUSYM_F_XST_Z,
+                                             [PARTS_LOADED] = GPUSYM_F_XLD_R_Z};
     unsigned family = families[call->kind];
     gpusym_work_t w = r->slot;
     w.in = r->in;
@@ -173,7 +186,7 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
 
 static void fill(rank_t *r, const call_t *call, uint32_t number)
 {
-    const uint32_t words = call->words * (is_to_all(call) ? r->n : 1);
+    const uint32_t words = call->words * (is_to_all(call) || PARTS_LOADED == call->kind ? r->n : 1);
     r->in = r->in_region + (number + r->rank) % SHIFT_MAX;
     r->out = SUM_LOADED <= call->kind && BCAST_STORED > call->kind && 0 == number % 5
                  ? r->in /* in place */
@@ -206,8 +219,15 @@ static unsigned compare(const rank_t *r, const call_t *call, uint32_t number)
             for (uint32_t p = 0; p < r->n; p++) {
                 const uint32_t sent = element(p, number, r->rank * call->words + i);
                 const bool comes = i < words_between(call, p, r->rank);
-                wrong += r->out[p * call->words + i] != (comes ? sent : 0xdeadbeefu);
+                wrong += r->out[place_of(call, r->rank, p, r->n) + i] != (comes ? sent : 0xdeadbeefu);
             }
+            break;
+        case PARTS_LOADED:
+            sum = 0;
+            for (uint32_t p = 0; p < r->n; p++) {
+                sum += element(p, number, place_of(call, p, r->rank, r->n) + i);
+            }
+            wrong += r->out[i] != sum;
             break;
         default:
             wrong += r->out[i] != sum;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/plan.h"
 #include "mca/coll/gpusym/conf/counters.h"
@@ -26,6 +27,9 @@
 #define SIZED_CHUNK_MIN 4096u
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
+/* How often, and after how long each time, it is asked again whether the last graph is gone. Not measured. */
+#define GONE_NAPS 20
+#define GONE_NAP_NS 1000000
 
 /* Communicators of this process whose kernels may wait on the GPU: they share its room. */
 static unsigned prepared; /* atomic */
@@ -35,11 +39,16 @@ static unsigned prepared; /* atomic */
 coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t, struct ompi_communicator_t *comm)
 {
     coll_gpusym_on_stream_t *s = calloc(1, sizeof *s);
-    if (NULL != s) {
-        s->team = t;
-        s->comm = comm;
-        __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
+    gpusym_held_t *held = gpusym_held_new();
+    if (NULL == s || NULL == held) {
+        gpusym_held_leave(held);
+        free(s);
+        return NULL;
     }
+    s->team = t;
+    s->comm = comm;
+    s->held = held;
+    __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
     return s;
 }
 
@@ -287,27 +296,40 @@ static bool leave_slot(coll_gpusym_on_stream_t *s)
     return true;
 }
 
+/* Whether graphs hold what the calls use. The word that the last one is gone may be under way. */
+static bool await_graphs(const coll_gpusym_on_stream_t *s)
+{
+    const struct timespec nap = {0, GONE_NAP_NS};
+    for (unsigned i = 0; i < GONE_NAPS && gpusym_held_still(s->held); i++) {
+        nanosleep(&nap, NULL);
+    }
+    return gpusym_held_still(s->held);
+}
+
 /* Returns the slot and the lane of a communicator whose calls have ended, or have not. */
 static void end_team(coll_gpusym_on_stream_t *s, bool ended)
 {
     coll_gpusym_team_t *t = s->team;
+    const bool held = await_graphs(s);
     char name[GPUSYM_COMM_LABEL_MAX];
     __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
-        coll_gpusym_region_end(&s->regions.region[i], ended && !s->captured);
+        coll_gpusym_region_end(&s->regions.region[i], ended && !held);
     }
     if (!s->ready) {
         give_back(s);
-    } else if (!ended || s->captured || !leave_slot(s)) {
+    } else if (!ended || held || !leave_slot(s)) {
         /* a graph may write there yet, or a kernel that does not end */
         GPUSYM_LOG(2, "%s: what its calls on streams use is not used again%s",
-                   gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
+                   gpusym_comm_label(t->fallback->comm, name, sizeof name),
+                   held ? ": graphs hold it, destroy them before the communicator is freed" : "");
         t->host.has_stream_slot = false;
     } else {
         s->lane->host->done = (uint64_t) s->queued << 32; /* the last one may not have told */
         s->lane->seq = s->queued;
         gpusym_lane_put(s->lane);
     }
+    gpusym_held_leave(s->held);
 }
 
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
@@ -411,33 +433,40 @@ typedef struct {
     coll_gpusym_region_t *in, *out;
 } mapped_t;
 
-/* Whether all ranks know where each has its buffers in the call, and kernels for streams can use that. */
-static bool may_map(const coll_gpusym_segments_t *k)
+/* The buffers that peers access in a call between registered ones: COLL_GPUSYM_MAPS_. Each rank has them, whatever its
+ * part in the call: else it could not tell by its own whether those of the others are registered. */
+static unsigned buffers_to_map(const coll_gpusym_segments_t *k)
 {
     switch (k->args->coll) {
     case COLL_GPUSYM_ALLREDUCE:
+        return COLL_GPUSYM_MAPS_BOTH;
     case COLL_GPUSYM_ALLGATHER:
-    case COLL_GPUSYM_BCAST:
-        return true;
-    case COLL_GPUSYM_ALLTOALL:
-        return !k->in_place; /* what comes would overwrite what has still to go */
+    case COLL_GPUSYM_ALLGATHERV:
+    case COLL_GPUSYM_BCAST: /* the root's, too: it has one buffer */
+        return COLL_GPUSYM_MAPS_OUT;
+    case COLL_GPUSYM_ALLTOALL: /* in place, what comes would overwrite what has still to go */
+        return k->in_place ? COLL_GPUSYM_MAPS_NONE : COLL_GPUSYM_MAPS_OUT;
+    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
+        return COLL_GPUSYM_MAPS_IN;
     default:
-        return false;
+        return COLL_GPUSYM_MAPS_NONE;
     }
 }
 
-/* False: not all of these buffers are registered, or the call has no use for that. A buffer that peers do not access,
- * or that is not there, has the region of the other one. */
+/* False: not all of these buffers are registered, or the call has no use for that. A buffer that peers do not access
+ * has the region of the other one. */
 static bool find_regions(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t *k, mapped_t *m)
 {
-    bool in, out;
+    const unsigned maps = 0 != s->regions.registered ? buffers_to_map(k) : COLL_GPUSYM_MAPS_NONE;
     *m = (mapped_t){NULL, NULL};
-    if (0 == s->regions.registered || !may_map(k)) {
-        return false;
+    if (0 != (maps & COLL_GPUSYM_MAPS_IN)) {
+        m->in = m->out = coll_gpusym_regions_find(&s->regions, k->in, k->in_bytes, k->in_id, k->bytes);
     }
-    coll_gpusym_segments_maps(k->args->coll, &in, &out);
-    m->out = coll_gpusym_regions_find(&s->regions, k->out, k->out_bytes, k->out_id);
-    m->in = in && NULL != k->in ? coll_gpusym_regions_find(&s->regions, k->in, k->in_bytes, k->in_id) : m->out;
+    if (0 != (maps & COLL_GPUSYM_MAPS_OUT)) {
+        m->out = coll_gpusym_regions_find(&s->regions, k->out, k->out_bytes, k->out_id, k->bytes);
+        m->in = COLL_GPUSYM_MAPS_OUT == maps ? m->out : m->in;
+    }
     return NULL != m->in && NULL != m->out;
 }
 
@@ -499,18 +528,31 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
     gpusym_tuning_choose_in(&s->work, &what, &forced, choice);
 }
 
-/* What must be alike on all ranks. bytes: 0 where they do not know all lengths. */
-static uint64_t sign(const coll_gpusym_segments_t *k, uint64_t bytes, const mapped_t *m)
+/* A call's lengths, which are alike on all ranks: of the longest segment; where there are counts, of all of them. */
+static uint64_t sign_lengths(const coll_gpusym_segments_t *k, const gpusym_work_t *w)
+{
+    const bool received = COLL_GPUSYM_ALLGATHERV == k->args->coll, sent = COLL_GPUSYM_REDUCE_SCATTER == k->args->coll;
+    uint64_t x = k->bytes;
+    for (uint32_t p = 0; p < w->nranks && (received || sent); p++) {
+        x = (x ^ (received ? w->recv[p].bytes : w->send[p].bytes)) * 0x9e3779b97f4a7c15ull;
+        x ^= x >> 29;
+    }
+    return x;
+}
+
+/* What must be alike on all ranks. lengths: 0 where they do not know all of them. */
+static uint64_t sign(const coll_gpusym_segments_t *k, uint64_t lengths, const mapped_t *m)
 {
     const uint64_t regions = NULL == m->out ? 0 : (uint64_t) m->in->number << 32 | m->out->number;
     const uint64_t x = ((uint64_t) coll_gpusym_plan_hash(k) << 32 | k->args->coll) ^
-                       (bytes ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+                       (lengths ^ regions * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
     return (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
 }
 
-/* What the kernels know of the ranks' buffers: where the regions are. */
+/* What the kernels know of the ranks' buffers: where the regions are. The rest they tell each other. */
 static void set_regions(const mapped_t *m, gpusym_work_t *w)
 {
+    memset(w->remote_off, 0, sizeof w->remote_off);
     for (uint32_t r = 0; r < w->nranks; r++) {
         w->peer_in[r] = m->in->at[r];
         w->peer_out[r] = m->out->at[r];
@@ -529,8 +571,8 @@ static void note_number(coll_gpusym_on_stream_t *s, uint32_t number, bool tells)
     if (0 != number) {
         s->telling = tells ? number : s->telling;
         __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
-    } else {
-        s->captured = true;
+    } else if (NULL != s->held) {
+        gpusym_held_by_graph(s->held, gpusym_current.dev, s->stream);
     }
 }
 
@@ -570,7 +612,7 @@ static void plan_exact(coll_gpusym_on_stream_t *s, const coll_gpusym_segments_t 
     w->epochs = gpusym_kernel_plan(choice->family, w, choice->chunk);
     w->early = GPUSYM_PROTOCOL_LL == gpusym_family_protocol(choice->family) && 1 == w->epochs ? GPUSYM_STREAM_BEGINS
                                                                                               : GPUSYM_STREAM_WAITS;
-    w->enter_sig = sign(k, k->bytes, &m);
+    w->enter_sig = sign(k, sign_lengths(k, w), &m);
 }
 
 /* One whose ranks know only their own: nothing but their number of epochs depends on these. */

@@ -95,9 +95,11 @@ void coll_gpusym_region_offer(coll_gpusym_region_t *region, coll_gpusym_team_t *
 uint32_t coll_gpusym_region_map(coll_gpusym_region_t *region, const coll_gpusym_team_t *t,
                                 const coll_gpusym_region_offer_t *offers)
 {
+    region->least = UINT64_MAX;
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         void *base;
         uint64_t size;
+        region->least = offers[r].bytes < region->least ? offers[r].bytes : region->least;
         if (0 == offers[r].key) {
             continue;
         }
@@ -121,13 +123,14 @@ coll_gpusym_region_t *coll_gpusym_regions_get(coll_gpusym_regions_t *all, uint32
     return NULL;
 }
 
-coll_gpusym_region_t *coll_gpusym_regions_find(coll_gpusym_regions_t *all, const void *p, uint64_t bytes, uint64_t id)
+coll_gpusym_region_t *coll_gpusym_regions_find(coll_gpusym_regions_t *all, const void *p, uint64_t bytes, uint64_t id,
+                                               uint64_t least)
 {
     coll_gpusym_region_t *first = NULL;
     for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
         coll_gpusym_region_t *region = &all->region[i];
         const uint64_t at = (uint64_t) ((uintptr_t) p - (uintptr_t) region->base);
-        if (0 != region->number && at <= region->bytes && bytes <= region->bytes - at &&
+        if (0 != region->number && least <= region->least && at <= region->bytes && bytes <= region->bytes - at &&
             (0 == id || id == region->id) && (NULL == first || region->number < first->number)) {
             first = region;
         }

@@ -17,6 +17,7 @@ typedef struct {
     uint32_t number;           /* of this registration, the same on all ranks, and no other's; 0: there is none */
     const char *base;          /* this rank's */
     uint64_t bytes, id;        /* id: of the allocation, gpusym_mem_t.id */
+    uint64_t least;            /* bytes of the rank that has the fewest: the same on all ranks */
     uint32_t key;              /* of our memory (memory/reg.h), which is pinned; 0: none is */
     void *at[GPUSYM_TEAM_MAX]; /* each rank's, as our GPU reaches it; NULL: it has none */
 } coll_gpusym_region_t;
@@ -48,8 +49,10 @@ const char *coll_gpusym_region_why(int32_t why);
 
 /* The region of that number; NULL: none. */
 coll_gpusym_region_t *coll_gpusym_regions_get(coll_gpusym_regions_t *all, uint32_t number);
-/* The first region that has the buffer; NULL: none. id: of its allocation; 0: not known. */
-coll_gpusym_region_t *coll_gpusym_regions_find(coll_gpusym_regions_t *all, const void *p, uint64_t bytes, uint64_t id);
+/* The first region that has the buffer; NULL: none. id: of its allocation; 0: not known. least: what every rank's
+ * buffer has at least: a region with less of any rank is no rank's, so that all decide alike. */
+coll_gpusym_region_t *coll_gpusym_regions_find(coll_gpusym_regions_t *all, const void *p, uint64_t bytes, uint64_t id,
+                                               uint64_t least);
 /* Ends a region. unused: no kernel of a peer can access our memory any more; else it stays exported, for good. */
 void coll_gpusym_region_end(coll_gpusym_region_t *region, bool unused);
 
