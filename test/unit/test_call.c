@@ -429,13 +429,13 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t, uint64_t first)
     now->aborts++;
     gpusym_line_abort(t->host.rc.line[t->host.rank], first);
 }
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost, const char *why)
 {
-    (void) t, (void) lost;
+    (void) t, (void) lost, (void) why;
 }
-int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member, const char **why)
 {
-    (void) t, (void) member;
+    (void) t, (void) member, (void) why;
     return -1;
 }
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b)
