@@ -734,6 +734,8 @@ deaths_few() {
     message_dies "in a pipe" "an error" sender moving reg_limit=0 --events 2
     message_dies "buffered, data follow" "an error" sender buffered --bytes 5000
     message_dies "from the host" "an error" sender moving --from-host --events 2
+    message_dies "behind a full table" "an error" receiver full
+    message_dies "behind a full table" "an error|right data" sender full
 }
 
 deaths_more() {

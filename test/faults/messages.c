@@ -6,7 +6,8 @@
  * --die STATE --who sender|receiver: on 3 ranks, rank 1 is killed while a message of it to rank 0, or of rank 0 to
  * it, is in that state. Rank 0 gets an error, or the right data from a dead sender, and exchanges messages with rank 2
  * as before. The survivors end without MPI_Finalize, which would wait for rank 1. "moving": at the --events-th event,
- * on whichever rank, that coll_gpusym_sim_fail (die:...) names.
+ * on whichever rank, that coll_gpusym_sim_fail (die:...) names. "full": more messages of 1 to 8 bytes than there are
+ * send descriptors, every other one synchronous, none of which is received while both live. Each ends.
  *
  * Else: on 2 ranks, a series of messages of every kind, one after the other, some of which the injected faults hit. A
  * message is right, or fails on its receiver with an error; at most --failures fail, and none hangs.
@@ -19,13 +20,14 @@
 #include <unistd.h>
 
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/p2p/send_desc.h"
 #include "test/mpi/check.h"
 #include "test/mpi/msg.h"
 
 #define NAME "messages"
-#define USAGE                                                                                              \
-    "[--die offered|claimed|moving|buffered --who sender|receiver [--bytes N] [--to-host] [--from-host]\n" \
-    "    [--pinned] [--events N]]\n"                                                                       \
+#define USAGE                                                                                     \
+    "[--die offered|claimed|moving|buffered|full --who sender|receiver [--bytes N] [--to-host]\n" \
+    "    [--from-host] [--pinned] [--events N]]\n"                                                \
     "    [--seed N] [--rounds N] [--kinds LIST] [--failures N]"
 #define ATTACHED ((size_t) 8 << 20)
 
@@ -191,6 +193,84 @@ static int send_to_victim(const char *state, side_t *m)
     return MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* ---- many small messages ---- */
+
+#define SMALL_MAX 8u
+#define SMALL_MESSAGES (GPUSYM_SEND_DESC_MAX + 1024u)
+/* Buffers, and so receives at a time. */
+#define SMALL_BUFFERS 512u
+
+static bool is_synchronous(unsigned i)
+{
+    return 0 != i / SMALL_MAX % 2;
+}
+
+static void send_many(side_t *sides, int to, MPI_Request *request)
+{
+    for (unsigned i = 0; i < SMALL_MESSAGES; i++) {
+        side_t *s = &sides[i % SMALL_BUFFERS];
+        (void) (is_synchronous(i) ? MPI_Issend : MPI_Isend)(SIDE(*s), to, 1, MPI_COMM_WORLD, &request[i]);
+    }
+}
+
+static void send_many_to_victim(side_t *sides, MPI_Request *request)
+{
+    unsigned errors = 0;
+    send_many(sides, 1, request);
+    kill(victim_pid, SIGKILL);
+    wait_for_death();
+    for (unsigned i = 0; i < SMALL_MESSAGES; i++) {
+        const int rc = MPI_Wait(&request[i], MPI_STATUS_IGNORE);
+        errors += MPI_SUCCESS != rc;
+        expect(MPI_SUCCESS != rc || !is_synchronous(i), "a synchronous send to a dead rank succeeds");
+    }
+    printf(NAME ": of %u sends %u have ended with an error\n", SMALL_MESSAGES, errors);
+    printf(NAME ": pid %d has died, an error\n", victim_pid);
+}
+
+static void receive_many_from_victim(side_t *sides, MPI_Request *request)
+{
+    unsigned right = 0, errors = 0;
+    int dummy;
+    MPI_Recv(&dummy, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* they are there */
+    wait_for_death();
+    for (unsigned first = 0; first < SMALL_MESSAGES; first += SMALL_BUFFERS) {
+        for (unsigned i = 0; i < SMALL_BUFFERS; i++) {
+            msg_blank(&work, &sides[i].buffer);
+            MPI_Irecv(SIDE(sides[i]), 1, 1, MPI_COMM_WORLD, &request[i]);
+        }
+        for (unsigned i = 0; i < SMALL_BUFFERS; i++) {
+            const bool ends_well = MPI_SUCCESS == MPI_Wait(&request[i], MPI_STATUS_IGNORE);
+            errors += !ends_well;
+            right += ends_well && is_right(&sides[i], i, "received from the dead");
+        }
+    }
+    expect(right + errors == SMALL_MESSAGES, "a message is neither right nor an error");
+    printf(NAME ": of %u receives %u have ended with an error\n", SMALL_MESSAGES, errors);
+    printf(NAME ": pid %d has died, %s\n", victim_pid, errors > 0 ? "an error" : "right data");
+}
+
+/* Rank 1 dies once its messages have arrived, or takes none. */
+static void dies_with_many(bool victim_sends, int gpu_kind)
+{
+    static side_t sides[SMALL_BUFFERS];
+    static MPI_Request request[SMALL_MESSAGES];
+    const int dummy = 0;
+    for (unsigned i = 0; i < SMALL_BUFFERS; i++) {
+        open_side(&sides[i], gpu_kind, MSG_CONTIGUOUS, 1 + i % SMALL_MAX, i, victim_sends == (1 == rank));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (0 == rank) {
+        (victim_sends ? receive_many_from_victim : send_many_to_victim)(sides, request);
+    } else if (1 == rank && victim_sends) {
+        send_many(sides, 0, request);
+        MPI_Ssend(&dummy, 1, MPI_INT, 0, 2, MPI_COMM_WORLD);
+        die();
+    } else if (1 == rank) {
+        pause();
+    }
+}
+
 /* Ranks 0 and 2 go on as before. */
 static void exchange_with_others(int kind)
 {
@@ -236,18 +316,12 @@ static void tell_first(const int kinds[2], bool sends)
     close_side(&m);
 }
 
-/* gpu_kind: of what other messages have. */
-static void one_death(const char *state, const char *who, const int kinds[2], int gpu_kind, size_t bytes, int at_event)
+/* Rank 1 dies with one message. */
+static void dies_with_message(const char *state, bool victim_sends, const int kinds[2], int gpu_kind, size_t bytes,
+                              int at_event)
 {
-    const bool victim_sends = 0 == strcmp(who, "sender");
     side_t m = {.buffer.base = NULL};
-    int pid = getpid();
 
-    gpusym_sim_params.dies = transfer_goes_on;
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    use_gpu(gpu_kind);
-    victim_pid = pid;
-    MPI_Bcast(&victim_pid, 1, MPI_INT, 1, MPI_COMM_WORLD);
     if (rank < 2) {
         const bool sends = victim_sends == (1 == rank);
         if (gpu_kind != kinds[0]) {
@@ -269,6 +343,24 @@ static void one_death(const char *state, const char *who, const int kinds[2], in
                MPI_SUCCESS != rc ? "an error"
                : right           ? "right data"
                                  : "nothing");
+    }
+}
+
+/* gpu_kind: of what other messages have. */
+static void one_death(const char *state, const char *who, const int kinds[2], int gpu_kind, size_t bytes, int at_event)
+{
+    const bool victim_sends = 0 == strcmp(who, "sender");
+    int pid = getpid();
+
+    gpusym_sim_params.dies = transfer_goes_on;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    use_gpu(gpu_kind);
+    victim_pid = pid;
+    MPI_Bcast(&victim_pid, 1, MPI_INT, 1, MPI_COMM_WORLD);
+    if (0 == strcmp(state, "full")) {
+        dies_with_many(victim_sends, gpu_kind);
+    } else {
+        dies_with_message(state, victim_sends, kinds, gpu_kind, bytes, at_event);
     }
     exchange_with_others(gpu_kind);
     printf(NAME ": rank %d %s\n", rank, 0 == failed ? "as expected" : "failed");

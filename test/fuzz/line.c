@@ -63,6 +63,7 @@ static void read_peer(gpusym_agreement_t *rc, gpusym_agreement_read_t *read, gpu
         (void) gpusym_agreement_has_voted(rc, r, rc->seq);
         (void) gpusym_agreement_is_ready(rc, r, rc->seq);
         (void) gpusym_agreement_is_done(rc, r, rc->seq);
+        (void) gpusym_agreement_decide(rc, rc->seq, 0 != r);
         if (GPUSYM_TABLE_THERE == gpusym_table_find(rc, r, rc->seq, &rows)) {
             read_rows(rows);
         }

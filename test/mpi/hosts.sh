@@ -13,7 +13,7 @@
 #   --mtu BYTES         default 1500
 #   --delay TIME        of every frame between hosts, one way, as 20ms or 500us. Needs test/mpi/tapswitch of the build tree.
 #                       With --rate the limit holds for what a host sends
-#   --mca NAME VALUE    for mpirun
+#   --with-ft ulfm, --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
 # host has sent and received: "hosts: host1 sent N bytes, received M"; what mpirun has left there is told of by
@@ -28,7 +28,7 @@
 set -u
 
 usage="usage: test/mpi/hosts.sh HOSTS RANKS [--build DIR] [--round-robin] [--rate RATE] [--mtu BYTES] [--delay TIME]
-       [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
+       [--with-ft ulfm] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
 
 die() {
     printf 'hosts.sh: %s\n' "$*" >&2
@@ -99,6 +99,7 @@ read_arguments() {
             --rate) rate=${2:?$usage} && shift 2 ;;
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
+            --with-ft) mca+=(--with-ft "${2:?$usage}") && shift 2 ;;
             --mca) mca+=(--mca "${2:?$usage}" "${3?$usage}") && shift 3 ;;
             *) die "$usage" ;;
         esac

@@ -6,7 +6,7 @@
  *
  *     ulfm [--case death|revoke|planned|slots|dup|wildcard|messages|streams]
  *          [--form blocking|nonblocking|persistent] [--coll allreduce|bcast|alltoall] [--count INTEGERS] [--host]
- *          [--stop LEFT] [--rounds N] [--injected] [--staged] [--silent]
+ *          [--stop LEFT] [--rounds N] [--injected] [--staged] [--silent | --cut HOST] [--lose N]
  *
  * death     the last rank dies; the survivors see that by their next calls, revoke, acknowledge, agree and shrink, and
  *           go on with the communicator that they have made, on which the next one dies, until LEFT are there
@@ -22,13 +22,15 @@
  *
  * --host: buffers in host memory. --injected: the simulator ends the first rank that dies, in the middle of a call.
  * --staged: no call is by kernels. --silent: the last rank is stopped instead, which the others cannot tell from a host
- * that is cut off.
+ * that is cut off. --cut: that host of test/mpi/hosts.sh is cut off, where the last ranks are, which live until the
+ * others are done. --lose: as many ranks, the last ones, in place of one; with --silent or --cut.
  * Exit status 77: Open MPI has no fault tolerance, or mpirun was not told to use it.
  */
 #include <mpi.h>
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,7 +59,9 @@ static form_t form;
 static coll_t coll;
 static int kind = MEM_DEVICE;
 static bool injected, staged, silent;
-static int stopped; /* the process that has been, for it to be silent; 0: none */
+static const char *cut;        /* a host, which is cut off in place of that; NULL: none */
+static int lost = 1;           /* the last ranks, which die, or are silent */
+static int stopped[RANKS_MAX]; /* the processes that have been, for them to be silent; 0: none */
 /* `count` integers for each rank: the buffers of all calls, and what the CPU sees of them. */
 static int *in, *out, *image;
 
@@ -280,27 +284,65 @@ static MPI_Comm duplicate(MPI_Comm comm)
     return copy;
 }
 
+static void nap(int ms)
+{
+    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
+    nanosleep(&t, NULL);
+}
+
+/* A file of all hosts, which is there once those that are cut off shall end. */
+static const char *end_file(void)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, "%s.end", getenv("GPUSYM_HOSTS_SWITCH"));
+    return path;
+}
+
 static void die(void)
 {
+    while (NULL != cut && 0 != access(end_file(), F_OK)) {
+        nap(10);
+    }
     kill(getpid(), silent ? SIGSTOP : SIGKILL);
     pause();
 }
 
+/* Of the ranks that are to die: one, mostly. */
 static bool is_last(MPI_Comm comm)
 {
-    return rank_in(comm) == size_of(comm) - 1;
+    return rank_in(comm) >= size_of(comm) - lost;
 }
 
-/* The last rank goes on when all others are here: one that has its result may be ahead of others that wait for
+/* The first of the last ranks: the others of them have nothing more to receive. */
+static void cut_host(MPI_Comm comm)
+{
+    const int first = size_of(comm) - lost;
+    FILE *port;
+    for (int i = 1; i < lost && rank_in(comm) == first; i++) {
+        MPI_Recv(NULL, 0, MPI_BYTE, first + i, 1, comm, MPI_STATUS_IGNORE);
+    }
+    if (rank_in(comm) != first) {
+        MPI_Send(NULL, 0, MPI_BYTE, first, 1, comm);
+    } else if (NULL == (port = fopen(getenv("GPUSYM_HOSTS_SWITCH"), "w")) || fprintf(port, "cut %s\n", cut) < 0 ||
+               0 != fclose(port)) {
+        fprintf(stderr, "ulfm: GPUSYM_HOSTS_SWITCH is no file\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+}
+
+/* The last ranks go on when all others are here: one that has its result may be ahead of others that wait for
  * theirs. */
 static void tell_last(MPI_Comm comm)
 {
-    const int size = size_of(comm);
-    for (int i = 0; i < size - 1 && is_last(comm); i++) {
-        MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, comm, MPI_STATUS_IGNORE);
+    const int first = size_of(comm) - lost;
+    for (int i = 0; i < first && is_last(comm); i++) {
+        MPI_Recv(NULL, 0, MPI_BYTE, i, 0, comm, MPI_STATUS_IGNORE);
     }
-    if (!is_last(comm)) {
-        MPI_Send(NULL, 0, MPI_BYTE, size - 1, 0, comm);
+    for (int i = 0; i < lost && !is_last(comm); i++) {
+        MPI_Send(NULL, 0, MPI_BYTE, first + i, 0, comm);
+    }
+    if (NULL != cut && is_last(comm)) {
+        cut_host(comm);
     }
 }
 
@@ -319,6 +361,7 @@ static int call_until_error(MPI_Comm comm, MPI_Request *request)
     return rv;
 }
 
+/* Of an island of which nothing comes, a rank may know one rank so far. */
 static void check_acknowledged(MPI_Comm comm)
 {
     MPI_Group failed_group;
@@ -326,7 +369,7 @@ static void check_acknowledged(MPI_Comm comm)
     say(MPI_SUCCESS == MPIX_Comm_failure_ack(comm), "failures are acknowledged");
     say(MPI_SUCCESS == MPIX_Comm_failure_get_acked(comm, &failed_group), "the acknowledged ones are told");
     MPI_Group_size(failed_group, &n);
-    say(1 == n, "one rank has failed");
+    say(n > 0 && n <= lost, "no more ranks have failed than were lost");
     MPI_Group_free(&failed_group);
 }
 
@@ -351,7 +394,7 @@ static MPI_Comm recover(MPI_Comm comm, int error)
     say_class(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, MPIX_ERR_PROC_FAILED, "the survivors agree");
     say(1 == flag, "on what all have said");
     say(MPI_SUCCESS == MPIX_Comm_shrink(comm, &shrunken), "the communicator is shrunken");
-    say(size_of(shrunken) == size_of(comm) - 1, "to the survivors");
+    say(size_of(shrunken) == size_of(comm) - lost, "to the survivors");
     MPI_Comm_set_errhandler(shrunken, MPI_ERRORS_RETURN);
     return shrunken;
 }
@@ -371,8 +414,8 @@ static void lose_last(MPI_Comm *comm, bool by_simulator)
         say(GOOD_CALLS == good_calls(work, &request, GOOD_CALLS), "the communicator works while all live");
     }
     if (silent) {
-        stopped = getpid();
-        MPI_Bcast(&stopped, 1, MPI_INT, size_of(*comm) - 1, *comm);
+        const int pid = last ? getpid() : 0;
+        MPI_Allgather(&pid, 1, MPI_INT, stopped, 1, MPI_INT, *comm);
     }
     if (!by_simulator) {
         tell_last(*comm);
@@ -401,18 +444,18 @@ static void test_death(MPI_Comm *comm)
     for (bool first = true; size_of(*comm) > stop; first = false) {
         lose_last(comm, first && injected);
     }
-    if (0 != stopped && 0 == rank_in(*comm)) {
-        kill(stopped, SIGKILL); /* mpirun waits for it */
+    for (int r = 0; r < RANKS_MAX && 0 == rank_in(*comm); r++) { /* mpirun waits for them */
+        if (0 != stopped[r]) {
+            kill(stopped[r], SIGKILL);
+        }
+    }
+    if (NULL != cut && 0 == rank_in(*comm)) {
+        const int fd = open(end_file(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        say(fd >= 0 && 0 == close(fd), "those that are cut off hear that they shall end");
     }
 }
 
 /* ---- no rank dies ---- */
-
-static void nap(int ms)
-{
-    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
-    nanosleep(&t, NULL);
-}
 
 static void test_revoke(MPI_Comm *comm)
 {
@@ -768,6 +811,8 @@ int main(int argc, char **argv)
     injected = check_flag("--injected");
     staged = check_flag("--staged");
     silent = check_flag("--silent");
+    cut = check_option("--cut");
+    lost = (int) check_number("--lose", 1);
     count = (int) check_number("--count", 1000);
     kind = check_flag("--host") || 0 == strcmp("host", mem_device()) ? MEM_HOST : MEM_DEVICE;
     const size_t bytes = sizeof *in * (size_t) (count * size_of(comm));

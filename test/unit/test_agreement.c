@@ -856,6 +856,62 @@ static void leaders_are_told_and_tell(void **state)
     team_free(&team);
 }
 
+/* The first rank that asks decides on a call, for all; who is in a later call went on with this one. */
+static void a_call_is_decided_once(void **state)
+{
+    (void) state;
+    team_t team;
+    team_make(&team, 3);
+    for (uint64_t call = 1; call < 20; call += 2) {
+        const uint32_t first = (uint32_t) (call % 3);
+        const bool yes = 0 != call % 4 / 2;
+        assert_int_equal(gpusym_agreement_decide(&team.rc[first], call, yes), yes);
+        for (uint32_t r = 0; r < 3; r++) {
+            assert_int_equal(gpusym_agreement_decide(&team.rc[r], call, !yes), yes);
+            assert_true(gpusym_agreement_decide(&team.rc[r], call - 1, false));
+        }
+    }
+    team_free(&team);
+}
+
+typedef struct {
+    const gpusym_agreement_t *rc;
+    pthread_barrier_t *start;
+    bool yes; /* what it wants in every call */
+    bool decided[2000];
+} decider_t;
+
+static void *decide_calls(void *arg)
+{
+    decider_t *d = arg;
+    for (uint64_t i = 0; i < sizeof d->decided / sizeof d->decided[0]; i++) {
+        pthread_barrier_wait(d->start);
+        d->decided[i] = gpusym_agreement_decide(d->rc, i + 1, d->yes);
+    }
+    return NULL;
+}
+
+static void ranks_decide_alike(void **state)
+{
+    (void) state;
+    static decider_t decider[3];
+    pthread_barrier_t start;
+    pthread_t thread[3];
+    team_t team;
+    team_make(&team, 3);
+    assert_int_equal(pthread_barrier_init(&start, NULL, 3), 0);
+    for (uint32_t r = 0; r < 3; r++) {
+        decider[r] = (decider_t){.rc = &team.rc[r], .start = &start, .yes = 0 != r};
+        assert_int_equal(pthread_create(&thread[r], NULL, decide_calls, &decider[r]), 0);
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(pthread_join(thread[r], NULL), 0);
+        assert_memory_equal(decider[r].decided, decider[0].decided, sizeof decider[0].decided);
+    }
+    pthread_barrier_destroy(&start);
+    team_free(&team);
+}
+
 static void an_abort_is_seen(void **state)
 {
     (void) state;
@@ -2048,6 +2104,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(votes_outlast_the_next_call),
         cmocka_unit_test(launches_are_told),
         cmocka_unit_test(leaders_are_told_and_tell),
+        cmocka_unit_test(a_call_is_decided_once),
+        cmocka_unit_test(ranks_decide_alike),
         cmocka_unit_test(an_abort_is_seen),
         cmocka_unit_test(an_abort_is_of_a_call),
         cmocka_unit_test(tables_hold_while_they_are_read),

@@ -46,6 +46,10 @@ typedef struct {
     uint32_t fails_at, fails_rank; /* NOBODY: none fails */
     uint32_t stop_polls;           /* how long the native way takes to stop */
     bool possible;                 /* the way that may refuse */
+    bool awaits;                   /* the last way: no rank enters the fallback before all are ready */
+    uint32_t late;                 /* there: the rank that is not ready; NOBODY: all are */
+    uint32_t hasty;                /* there: the rank whose limit of time passes */
+    bool late_at_limit;            /* the late one comes then; else while that is reported */
 } script_t;
 static script_t script;
 
@@ -60,6 +64,7 @@ typedef struct {
     uint32_t next, waited, stops; /* of the script; polls at its turn; of `stop` */
     int chosen;                   /* the way whose functions were called last, and that has not ended; -1: none */
     bool stopping;                /* `stop` has been called, and has not said yes */
+    bool told;                    /* it is ready, and waits for the others */
     coll_gpusym_turn_t said;      /* by that way, last; of its `agree` */
     bool said_agreeing;
     uint32_t posts, reposts, leaves; /* run_post, run_repost, run_withdraw */
@@ -234,6 +239,10 @@ static void refuses_end(coll_gpusym_run_t *run)
 }
 static coll_gpusym_turn_t last_poll(coll_gpusym_run_t *run)
 {
+    if (script.awaits) {
+        return script.late == run->engine->team->host.rank ? coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_NONE)
+                                                           : coll_gpusym_whole_await(run, &now->told);
+    }
     return now->next >= script.length && script.fails_at != now->next ? COLL_GPUSYM_TURN_HANDED : say(run, LAST, false);
 }
 static void last_end(coll_gpusym_run_t *run)
@@ -278,6 +287,20 @@ const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e)
 coll_gpusym_counters_t coll_gpusym_counters[COLL_GPUSYM_COLLS];
 coll_gpusym_params_t coll_gpusym_params;
 
+/* The rank that was late is ready, and all others find that, while this one gives up. */
+static void come_late(void)
+{
+    rank_t *const self = now;
+    script.late = NOBODY;
+    for (unsigned i = 0; i < 2 * RANKS; i++) {
+        now = &rank_of[i % RANKS];
+        if (now != self) {
+            (void) coll_gpusym_call_poll(&now->call);
+        }
+    }
+    now = self;
+}
+
 void coll_gpusym_help(const char *topic, ...)
 {
     (void) topic;
@@ -309,8 +332,18 @@ void coll_gpusym_wait_publish(const coll_gpusym_health_t *h, const coll_gpusym_r
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns)
 {
-    (void) w, (void) t, (void) coll, (void) seq, (void) what, (void) gap_ns;
-    return false;
+    (void) w, (void) coll, (void) seq, (void) gap_ns;
+    const bool passes = script.awaits && t->host.rank == script.hasty && COLL_GPUSYM_WAIT_STAGED == what;
+    if (passes && script.late_at_limit && NOBODY != script.late) {
+        come_late();
+    }
+    return passes;
+}
+void coll_gpusym_wait_report(const coll_gpusym_team_t *t, unsigned coll, uint64_t seq, coll_gpusym_wait_for_t what)
+{
+    (void) t, (void) coll, (void) seq, (void) what;
+    now->helps++;
+    come_late();
 }
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b)
 {
@@ -396,13 +429,13 @@ void coll_gpusym_team_abort(coll_gpusym_team_t *t, uint64_t first)
     now->aborts++;
     gpusym_line_abort(t->host.rc.line[t->host.rank], first);
 }
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost, const char *why)
 {
-    (void) t, (void) lost;
+    (void) t, (void) lost, (void) why;
 }
-int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member, const char **why)
 {
-    (void) t, (void) member;
+    (void) t, (void) member, (void) why;
     return -1;
 }
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b)
@@ -497,7 +530,7 @@ static void begin(rank_t *k)
     now = k;
     k->next = k->waited = k->stops = k->posts = k->reposts = k->leaves = k->aborts = k->helps = k->counts = 0;
     k->chosen = -1;
-    k->over = k->stopping = false;
+    k->over = k->stopping = k->told = false;
     coll_gpusym_call_init(&k->call, &k->engine, &buffers, COLL_GPUSYM_BLOCKING);
 }
 
@@ -650,9 +683,36 @@ static void what_does_not_stop(void **state)
     check_gap_ns = 1;
 }
 
+/* A rank gives up, and the last one becomes ready at that moment: all of them go on into the fallback, or none. */
+static void ranks_enter_together(void **state)
+{
+    (void) state;
+    for (uint32_t pair = 0; pair < RANKS * RANKS; pair++) {
+        for (unsigned at_limit = 0; pair / RANKS != pair % RANKS && at_limit < 2; at_limit++) {
+            script = (script_t){.turn = {COLL_GPUSYM_TURN_REFUSED},
+                                .length = 1,
+                                .fails_at = UINT32_MAX,
+                                .fails_rank = NOBODY,
+                                .awaits = true,
+                                .late = pair / RANKS,
+                                .hasty = pair % RANKS,
+                                .late_at_limit = 0 != at_limit};
+            make_team();
+            assert_true(run_call() && !script_wrong && NOBODY == script.late);
+            for (uint32_t r = 0; r < RANKS; r++) {
+                const rank_t *k = &rank_of[r];
+                assert_false(k->bad);
+                assert_int_equal(k->call.state, at_limit ? COLL_GPUSYM_CALL_FALLBACK : COLL_GPUSYM_CALL_ENDED);
+                assert_int_equal(MPI_SUCCESS == k->call.run.error, at_limit);
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_scripts), cmocka_unit_test(what_does_not_stop)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_scripts), cmocka_unit_test(what_does_not_stop),
+                                       cmocka_unit_test(ranks_enter_together)};
     if (argc > 1 && 0 == strcmp(argv[1], "--count")) {
         script = (script_t){.fails_at = UINT32_MAX, .fails_rank = NOBODY};
         make_team();

@@ -144,7 +144,7 @@ static int teardown(void **state)
 }
 
 /* Polls as calls do that wait, until a rank hears of a loss. */
-static void await_lost(uint32_t r, int lost)
+static void await_lost(uint32_t r, int lost, bool silent)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
     const char *why;
@@ -153,40 +153,56 @@ static void await_lost(uint32_t r, int lost)
         nanosleep(&ms, NULL);
     }
     assert_int_equal(heard, lost);
+    assert_int_equal(coll_gpusym_hosts_silent == why, silent);
 }
 
 /* Gives up while another thread has the lock. */
 static void give_up(uint32_t r, int lost)
 {
     gpusym_worker_enter_wait(worker);
-    coll_gpusym_hosts_abort(&leader[r].team, lost);
+    coll_gpusym_hosts_abort(&leader[r].team, lost, NULL);
     gpusym_worker_leave(worker);
 }
 
 /* ---- tests ---- */
 
+/* With all ranks of an island from which nothing comes, or one rank alone. */
+static void tell_at_once(const char *given)
+{
+    const char *why = "";
+    coll_gpusym_hosts_abort(&leader[0].team, 2, given);
+    assert_int_equal(coll_gpusym_hosts_blamed(&leader[0].team, 0, &why), 2);
+    assert_int_equal(coll_gpusym_hosts_silent == why, coll_gpusym_hosts_silent == given);
+    await_lost(1, 2, coll_gpusym_hosts_silent == given);
+}
+
 static void at_once(void **state)
 {
     (void) state;
-    coll_gpusym_hosts_abort(&leader[0].team, 2);
-    assert_int_equal(coll_gpusym_hosts_blamed(&leader[0].team, 0), 2);
-    await_lost(1, 2);
+    tell_at_once("it has died");
+}
+
+static void of_a_silent_island(void **state)
+{
+    (void) state;
+    tell_at_once(coll_gpusym_hosts_silent);
 }
 
 static void by_the_helper(void **state)
 {
     (void) state;
     give_up(0, 2);
-    await_lost(1, 2);
+    await_lost(1, 2, false);
 }
 
 /* No rank is known to be lost: its leader stands for the island that gave up. */
 static void for_nobody(void **state)
 {
+    const char *why;
     (void) state;
     give_up(1, -1);
-    assert_int_equal(coll_gpusym_hosts_blamed(&leader[1].team, 0), -1);
-    await_lost(0, 1);
+    assert_int_equal(coll_gpusym_hosts_blamed(&leader[1].team, 0, &why), -1);
+    await_lost(0, 1, false);
 }
 
 /* No helper thread has a turn, and no call polls again. */
@@ -200,13 +216,14 @@ static void by_closing(void **state)
     gpusym_worker_leave(worker);
     give_up(0, 2);
     coll_gpusym_hosts_close(&leader[0].team, true);
-    await_lost(1, 2);
+    await_lost(1, 2, false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(of_a_silent_island, setup, teardown),
         cmocka_unit_test_setup_teardown(by_the_helper, setup, teardown),
         cmocka_unit_test_setup_teardown(for_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(by_closing, setup, teardown),

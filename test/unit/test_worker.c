@@ -418,6 +418,8 @@ static void a_cgroup_leaves_memory(void **state)
     assert_int_equal(left_by("3:pids:/x\n0::/job\n"), 300);
     write_file("job/memory.stat", "anon 5\nfile_mapped 9\nfile 200\n");
     assert_int_equal(left_by("0::/job\n"), 500);
+    write_file("job/memory.stat", "file 200\nshmem 150\n");
+    assert_int_equal(left_by("0::/job\n"), 350);
     write_file("memory/memory.limit_in_bytes", "400\n");
     write_file("memory/memory.usage_in_bytes", "500\n");
     assert_int_equal(left_by("4:memory:/not/here\n0::/job\n"), 0);

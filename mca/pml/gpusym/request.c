@@ -321,10 +321,14 @@ static unsigned abandoned; /* atomic */
 
 static bool step_abandoned(request_t *r)
 {
-    if (!pml_gpusym_inner_is_complete(r)) {
+    const bool complete = pml_gpusym_inner_is_complete(r);
+    if (!complete && (NULL == r->peer || pml_gpusym_peer_lives(r))) {
         return true;
     }
     __atomic_fetch_sub(&abandoned, 1, __ATOMIC_RELAXED);
+    if (!complete) {
+        return false; /* to a dead process: the PML may keep it for good, and what it sends with it */
+    }
     pml_gpusym_request_free_inner(r);
     pml_gpusym_bounce_put(&r->bounce);
     pml_gpusym_request_put(r);

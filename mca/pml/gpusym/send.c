@@ -70,14 +70,23 @@ static int report_dead(const request_t *r)
     return pml_gpusym_report_dead(r->base.req_comm, r->base.req_peer, r->base.req_tag, gpusym_peer_pid(r->peer->pages));
 }
 
+/* Whether the PML has sent the RTS. It never will where the receiver has died with its queue full: it keeps that
+ * request, and what becomes of the message is up to us. */
+static bool rts_is_out(request_t *r)
+{
+    if (!pml_gpusym_inner_is_complete(r) && !pml_gpusym_peer_lives(r)) {
+        pml_gpusym_request_abandon(r);
+    }
+    return pml_gpusym_inner_is_complete(r);
+}
+
 /* Of a send that has completed: whether the PML still sends, or the receiver still needs the entry. */
 static bool step_rest(request_t *rest)
 {
     int status;
     const int state = gpusym_send_desc_state(rest->index, &status);
 
-    if (!pml_gpusym_inner_is_complete(rest) ||
-        (state >= 0 && GPUSYM_SEND_DESC_DONE != state && pml_gpusym_peer_lives(rest))) {
+    if (!rts_is_out(rest) || (state >= 0 && GPUSYM_SEND_DESC_DONE != state && pml_gpusym_peer_lives(rest))) {
         return true;
     }
     gpusym_send_desc_free(rest->index);
@@ -328,7 +337,7 @@ static bool step_piped(request_t *r)
 {
     int status;
 
-    if (!pml_gpusym_inner_is_complete(r)) {
+    if (!rts_is_out(r)) {
         return true;
     }
     if (!pml_gpusym_peer_lives(r)) {
@@ -442,7 +451,7 @@ static bool step_offered(request_t *r)
 {
     int status;
 
-    if (is_filling(r) || !pml_gpusym_inner_is_complete(r)) {
+    if (is_filling(r) || !rts_is_out(r)) {
         return true;
     }
     const int state = gpusym_send_desc_state(r->index, &status);
@@ -660,13 +669,23 @@ static bool step_announced(request_t *r)
     return step_staged(r);
 }
 
+/* The same once the PML has sent the RTS. */
+static bool step_announcing(request_t *r)
+{
+    if (!rts_is_out(r)) {
+        return true;
+    }
+    pml_gpusym_request_free_inner(r);
+    r->step = step_announced;
+    return step_announced(r);
+}
+
 /* The table is full: the RTS names no entry, and the data follow. */
 static outcome_t send_following(request_t *r, const void *data, int *rv)
 {
     static uint32_t numbers; /* atomic */
     const mca_pml_base_request_t *b = &r->base;
     const uint32_t number = __atomic_fetch_add(&numbers, 1, __ATOMIC_RELAXED);
-    ompi_request_t *rts = NULL;
 
     pml_gpusym_follow_write(r->rts, number);
     if (!pml_gpusym_bounce_get(&r->bounce, r->gpu, GPUSYM_RTS)) {
@@ -675,18 +694,14 @@ static outcome_t send_following(request_t *r, const void *data, int *rv)
     }
     memcpy(r->bounce.p, data, GPUSYM_RTS);
     *rv = pml_gpusym_host.pml_isend(r->rts, GPUSYM_RTS, MPI_BYTE, b->req_peer, b->req_tag, MCA_PML_BASE_SEND_STANDARD,
-                                    b->req_comm, &rts);
+                                    b->req_comm, &r->inner);
     if (OMPI_SUCCESS != *rv) {
-        return FAILED;
-    }
-    /* A few bytes, which the PML copies; it completes without the receiver. */
-    *rv = ompi_request_wait(&rts, MPI_STATUS_IGNORE);
-    if (OMPI_SUCCESS != *rv) {
+        r->inner = NULL;
         return FAILED;
     }
     r->eager = false;
-    r->step = step_announced;
-    if (step_announced(r)) {
+    r->step = step_announcing;
+    if (step_announcing(r)) {
         pml_gpusym_request_enlist(r, r->step);
     }
     return DONE;

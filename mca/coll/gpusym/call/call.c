@@ -217,10 +217,20 @@ static bool has_limit(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t wha
            (COLL_GPUSYM_CALL_AGREE == call->state && COLL_GPUSYM_WAIT_NONE == what);
 }
 
+/* Whether this rank may give up: not once the ranks go on into the fallback, where they count on it. It goes on with
+ * them at the next poll, if the memory that tells so can be relied upon. */
+static bool may_give_up(const coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
+{
+    const coll_gpusym_run_t *run = &call->run;
+    return COLL_GPUSYM_WAIT_STAGED != what || COLL_GPUSYM_FAILED_CORRUPT == run->failure.kind ||
+           !gpusym_agreement_decide(coll_gpusym_run_agreement(run), run->task.read.seq, false);
+}
+
 /* A poll of a call that waits for ranks: are they well, and is its way? what: for which it has waited so long. */
 static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
 {
     coll_gpusym_run_t *run = &call->run;
+    const coll_gpusym_team_t *t = run->engine->team;
     if (!coll_gpusym_health_due(&call->health)) {
         return;
     }
@@ -228,9 +238,13 @@ static void check(coll_gpusym_call_t *call, coll_gpusym_wait_for_t what)
     if (coll_gpusym_find_lost(run, number_of(call)) ||
         (has_limit(call, what) && NULL != call->way->check &&
          COLL_GPUSYM_TURN_FAILED == call->way->check(run, call->health.checked_ns))) {
-        fail(call);
-    } else if (COLL_GPUSYM_WAIT_NONE != what && coll_gpusym_wait_note(&call->wait, run->engine->team, run->args->coll,
-                                                                      run->task.read.seq, what, call->health.gap_ns)) {
+        if (may_give_up(call, what)) {
+            fail(call);
+        }
+    } else if (COLL_GPUSYM_WAIT_NONE != what &&
+               coll_gpusym_wait_note(&call->wait, t, run->args->coll, run->task.read.seq, what, call->health.gap_ns) &&
+               may_give_up(call, what)) {
+        coll_gpusym_wait_report(t, run->args->coll, run->task.read.seq, what);
         fail_for(call, COLL_GPUSYM_FAILED_REPORTED, -1);
     }
 }

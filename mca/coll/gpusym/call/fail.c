@@ -41,18 +41,20 @@ bool coll_gpusym_find_lost(coll_gpusym_run_t *run, uint64_t number)
     if (corrupt >= 0) {
         return found(run, COLL_GPUSYM_FAILED_CORRUPT, corrupt, NULL);
     }
-    int lost = gpusym_ft_dead(comm);
-    if (lost >= 0) {
-        return found(run, COLL_GPUSYM_FAILED_LOST, lost, "Open MPI reports that its process has failed");
+    /* What this rank knows by itself says more than what others tell, but for an island that gave up. */
+    int lost = coll_gpusym_team_is_part(t) ? coll_gpusym_hosts_lost(t, &why) : -1;
+    if (lost < 0 || coll_gpusym_hosts_gave_up == why) {
+        const char *told = NULL;
+        int named = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter, &told) : -1;
+        if (named < 0) {
+            named = gpusym_ft_dead(comm);
+            told = "Open MPI reports that its process has failed";
+        }
+        lost = named >= 0 ? named : lost;
+        why = named >= 0 ? told : why;
     }
-    /* What this rank knows by itself says more. */
-    lost = coll_gpusym_team_is_part(t) ? coll_gpusym_hosts_lost(t, &why) : -1;
     if (lost >= 0) {
         return found(run, COLL_GPUSYM_FAILED_LOST, lost, why);
-    }
-    lost = quitter >= 0 && NULL != t->hosts ? coll_gpusym_hosts_blamed(t, quitter) : -1;
-    if (lost >= 0) {
-        return found(run, COLL_GPUSYM_FAILED_LOST, lost, "another rank of this host has reported it");
     }
     return quitter >= 0 && found(run, COLL_GPUSYM_FAILED_ABORTED, quitter, NULL);
 }
@@ -200,7 +202,8 @@ void coll_gpusym_fail(coll_gpusym_run_t *run, uint64_t number)
     }
     tell_lost(run);
     if (COLL_GPUSYM_FAILED_REVOKED != run->failure.kind) { /* else Open MPI tells all ranks */
-        coll_gpusym_hosts_abort(t, COLL_GPUSYM_FAILED_LOST == run->failure.kind ? run->failure.rank : ended);
+        const bool lost = COLL_GPUSYM_FAILED_LOST == run->failure.kind;
+        coll_gpusym_hosts_abort(t, lost ? run->failure.rank : ended, lost ? run->failure.text : NULL);
         coll_gpusym_team_abort(t, number);
     }
     if (COLL_GPUSYM_NONBLOCKING == run->mode && !t->broken && may_be_segmented(run)) {

@@ -211,7 +211,6 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const waiter_t w = {t, coll, seq, what};
     const uint32_t step = (uint32_t) what << 4 | (uint32_t) t->boot.step; /* less than 16 of each */
-    char name[GPUSYM_COMM_LABEL_MAX], missing[1024];
 
     if (step != wait->step) { /* the ranks came: it is others, or the same at another step, that it waits for */
         wait->step = step;
@@ -219,10 +218,6 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
     }
     wait->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
     if (c->timeout_host > 0 && (double) wait->waited_ns > c->timeout_host * 1e9) {
-        describe_missing(&w, missing, sizeof missing);
-        coll_gpusym_help("no-rank", (int) coll_gpusym_team_rank(t),
-                         gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_mpi_name(coll), missing,
-                         c->timeout_host);
         return true;
     }
     if (c->warn > 0 && wait->reports < 40 &&
@@ -231,6 +226,15 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
         tell_missing(wait, &w);
     }
     return false;
+}
+
+void coll_gpusym_wait_report(const coll_gpusym_team_t *t, unsigned coll, uint64_t seq, coll_gpusym_wait_for_t what)
+{
+    const waiter_t w = {t, coll, seq, what};
+    char name[GPUSYM_COMM_LABEL_MAX], missing[1024];
+    describe_missing(&w, missing, sizeof missing);
+    coll_gpusym_help("no-rank", (int) coll_gpusym_team_rank(t), gpusym_comm_label(t->fallback->comm, name, sizeof name),
+                     coll_gpusym_mpi_name(coll), missing, coll_gpusym_params.timeout_host);
 }
 
 _Static_assert(

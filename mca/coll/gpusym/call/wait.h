@@ -27,9 +27,11 @@ typedef struct {
 } coll_gpusym_wait_t;
 
 /* A health check of a call that waits. seq: of its call agreement, if it is posted; gap_ns: time since the last check.
- * Reports missing ranks to the user from time to time. True: the time limit has passed, and that has been reported. */
+ * Reports missing ranks to the user from time to time. True: the time limit has passed. */
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *w, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns);
+/* Reports that, with the missing ranks: the call gives up. */
+void coll_gpusym_wait_report(const coll_gpusym_team_t *t, unsigned coll, uint64_t seq, coll_gpusym_wait_for_t what);
 
 /* The same check, of any call: publishes for gpusym_info --job what it waits for, if it has waited since the last
  * check. way: its name; NULL: not known yet. seq: the call's number, also before it is posted. */

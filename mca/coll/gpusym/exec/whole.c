@@ -148,21 +148,6 @@ void coll_gpusym_whole_count(const coll_gpusym_run_t *run, coll_gpusym_counters_
     }
 }
 
-coll_gpusym_turn_t coll_gpusym_whole_await(coll_gpusym_run_t *run, bool *told)
-{
-    gpusym_agreement_t *rc = coll_gpusym_run_agreement(run);
-    if (!*told) {
-        gpusym_agreement_ready(rc, run->task.read.seq);
-        *told = true;
-    }
-    if (!gpusym_agreement_all_staged(rc, run->task.read.seq)) {
-        return coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_STAGED);
-    }
-    const int quitter = gpusym_agreement_aborted(rc, run->task.read.seq); /* it was ready, but has not waited for us */
-    return quitter < 0 ? COLL_GPUSYM_TURN_HANDED
-                       : coll_gpusym_run_failed(run, COLL_GPUSYM_FAILED_ABORTED, quitter, NULL);
-}
-
 /* Begins to copy this rank's data to the host. Copies of a nonblocking call are not waited for. MPI error code. */
 static int begin_stage(coll_gpusym_run_t *run)
 {

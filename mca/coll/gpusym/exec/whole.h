@@ -22,9 +22,20 @@ void coll_gpusym_whole_init(coll_gpusym_run_t *run, coll_gpusym_engine_t *e, col
  * data: they look at this rank's mark afterwards. */
 bool coll_gpusym_whole_goes_on(coll_gpusym_run_t *run);
 /* Tells once (*told) that this rank has what it needs for a staged call of a team of one island whose ranks all know of
- * it. HANDED: all ranks have; WAITS; FAILED: a rank has given up. A rank that cannot fails instead: no rank is in the
- * fallback then. */
-coll_gpusym_turn_t coll_gpusym_whole_await(coll_gpusym_run_t *run, bool *told);
+ * it. HANDED: all ranks have, and none has given up before (call/call.c); else WAITS. A rank that cannot fails instead:
+ * no rank is in the fallback then. */
+static inline coll_gpusym_turn_t coll_gpusym_whole_await(coll_gpusym_run_t *run, bool *told)
+{
+    gpusym_agreement_t *rc = coll_gpusym_run_agreement(run);
+    const uint64_t seq = run->task.read.seq;
+    if (!*told) {
+        gpusym_agreement_ready(rc, seq);
+        *told = true;
+    }
+    return gpusym_agreement_all_staged(rc, seq) && gpusym_agreement_decide(rc, seq, true)
+               ? COLL_GPUSYM_TURN_HANDED
+               : coll_gpusym_run_waits(run, COLL_GPUSYM_WAIT_STAGED);
+}
 /* Makes bounce buffers, and *on_host, the call on them; copies into them; both. False: there is no other rank, and the
  * fallback is not to be called. */
 bool coll_gpusym_whole_open(coll_gpusym_run_t *run, coll_gpusym_bounce_t *bounce, coll_gpusym_args_t *on_host);

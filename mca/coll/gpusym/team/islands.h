@@ -19,6 +19,7 @@ typedef enum {
     COLL_GPUSYM_VERDICT_AGAIN,    /* all post it again: an island has been set up in it, or is to be */
     COLL_GPUSYM_VERDICT_MISMATCH, /* an island has posted another call */
     COLL_GPUSYM_VERDICT_ABORTED,  /* an island gave up */
+    COLL_GPUSYM_VERDICT_SILENT,   /* and nothing comes from the island of that rank */
     COLL_GPUSYM_VERDICT_STAGED,   /* + enum coll_gpusym_reason */
 } coll_gpusym_verdict_kind_t;
 typedef struct {

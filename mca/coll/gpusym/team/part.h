@@ -47,7 +47,8 @@ struct coll_gpusym_hosts {
     bool watches;    /* a call has been native: leaders watch each other */
 
     /* watch.c: atomic, without the lock */
-    uint64_t lost_rank; /* 1 + a rank that is lost, for which this island gives up; 0: none is known */
+    uint64_t lost_rank; /* 1 + a rank that is lost, for which this island gives up, | whether all of its island are (as
+                         * it is told to other islands); 0: none is known */
     bool gives_up;      /* a leader: the other islands are to know it, whoever has the lock next */
 
     /* rails.c */

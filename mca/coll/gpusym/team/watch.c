@@ -10,6 +10,9 @@
 #include "mca/coll/gpusym/team/part.h"
 
 const char coll_gpusym_hosts_gave_up[] = "its island gave up";
+/* In the word by which islands tell each other of a rank that is lost: so are all of its island. */
+#define LOST_SILENT (1ull << 32)
+
 const char coll_gpusym_hosts_silent[] = "nothing has come from its host for as long as coll_gpusym_timeout allows";
 
 /* ---- other islands ---- */
@@ -36,8 +39,10 @@ static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
     if (!gpusym_records_aborted(h->records, &island, &lost_rank)) {
         return -1;
     }
+    const bool silent = 0 != (lost_rank & LOST_SILENT);
+    lost_rank &= ~LOST_SILENT;
     if (lost_rank > 0 && lost_rank <= h->nranks) {
-        *why = "so says another host";
+        *why = silent ? coll_gpusym_hosts_silent : "so says another host";
         return (int) lost_rank - 1;
     }
     *why = coll_gpusym_hosts_gave_up;
@@ -45,17 +50,21 @@ static int find_lost_island(const coll_gpusym_hosts_t *h, const char **why)
 }
 
 /* Notes for this rank's island, which reads it once it gives up, that a rank is lost. Without the lock. */
-static void note_lost(coll_gpusym_hosts_t *h, uint32_t rank)
+static void note_lost(coll_gpusym_hosts_t *h, uint32_t rank, bool silent)
 {
-    __atomic_store_n(&h->lost_rank, (uint64_t) rank + 1, __ATOMIC_RELAXED);
-    coll_gpusym_hosts_tell(h->team, 0, (coll_gpusym_verdict_t){COLL_GPUSYM_VERDICT_ABORTED, rank});
+    const unsigned kind = silent ? COLL_GPUSYM_VERDICT_SILENT : COLL_GPUSYM_VERDICT_ABORTED;
+    __atomic_store_n(&h->lost_rank, ((uint64_t) rank + 1) | (silent ? LOST_SILENT : 0), __ATOMIC_RELAXED);
+    coll_gpusym_hosts_tell(h->team, 0, (coll_gpusym_verdict_t){kind, rank});
 }
 
-int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member)
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member, const char **why)
 {
     uint64_t seq;
     const coll_gpusym_verdict_t v = coll_gpusym_hosts_told(t, (uint32_t) member, &seq);
-    return 0 == seq && COLL_GPUSYM_VERDICT_ABORTED == v.kind && v.rank < t->hosts->nranks ? (int) v.rank : -1;
+    const bool silent = COLL_GPUSYM_VERDICT_SILENT == v.kind;
+    *why = silent ? coll_gpusym_hosts_silent : "another rank of this host has reported it";
+    return 0 == seq && (silent || COLL_GPUSYM_VERDICT_ABORTED == v.kind) && v.rank < t->hosts->nranks ? (int) v.rank
+                                                                                                      : -1;
 }
 
 void coll_gpusym_hosts_pass_on(coll_gpusym_hosts_t *h)
@@ -72,9 +81,9 @@ static void give_up_with_others(coll_gpusym_hosts_t *h)
     coll_gpusym_team_t *t = h->team;
     const int quitter = gpusym_agreement_quitter(&t->host.rc);
     const char *why;
-    const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter);
+    const int rank = quitter < 0 ? find_lost_island(h, &why) : coll_gpusym_hosts_blamed(t, quitter, &why);
     if (rank >= 0 && 0 == __atomic_load_n(&h->lost_rank, __ATOMIC_RELAXED)) {
-        note_lost(h, (uint32_t) rank);
+        note_lost(h, (uint32_t) rank, coll_gpusym_hosts_silent == why);
     }
     if (rank >= 0 || quitter >= 0) {
         __atomic_store_n(&h->gives_up, true, __ATOMIC_RELEASE);
@@ -123,11 +132,11 @@ int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why)
     return rank;
 }
 
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost)
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost, const char *why)
 {
     coll_gpusym_hosts_t *h = t->hosts;
     if (NULL != h && lost >= 0) {
-        note_lost(h, (uint32_t) lost);
+        note_lost(h, (uint32_t) lost, coll_gpusym_hosts_silent == why);
     }
     if (NULL == h || NULL == h->records) {
         return;

@@ -10,7 +10,7 @@
 
 /* Why an island is lost whose ranks may be there. */
 extern const char coll_gpusym_hosts_gave_up[] __attribute__((visibility("hidden")));
-/* Why all ranks of an island are lost: nothing has come from its leader. */
+/* Why all ranks of an island are lost: nothing has come from its leader, as this rank knows or has been told. */
 extern const char coll_gpusym_hosts_silent[] __attribute__((visibility("hidden")));
 
 /* A rank of the communicator that is lost, or whose island gave up; -1: none. *why: words for it. A call that waits
@@ -20,11 +20,11 @@ extern const char coll_gpusym_hosts_silent[] __attribute__((visibility("hidden")
  * what has not been heard of for coll_gpusym_timeout is lost. */
 int coll_gpusym_hosts_lost(coll_gpusym_team_t *t, const char **why);
 /* Tells the other islands that this one gives up, and, before coll_gpusym_team_abort, this island for which lost rank
- * of the communicator; -1: none is known. Never waits: if another thread has the lock, the helper thread tells it, in
- * about 10 ms, or coll_gpusym_hosts_close, whichever comes first. */
-void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost);
-/* Returns that rank, of a member of this island that gave up; -1: it has told none. */
-int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member);
+ * of the communicator; -1: none is known. why: as above, or NULL. Never waits: if another thread has the lock, the
+ * helper thread tells it, in about 10 ms, or coll_gpusym_hosts_close, whichever comes first. */
+void coll_gpusym_hosts_abort(coll_gpusym_team_t *t, int lost, const char *why);
+/* Returns that rank, of a member of this island that gave up, and words for it; -1: it has told none. */
+int coll_gpusym_hosts_blamed(const coll_gpusym_team_t *t, int member, const char **why);
 
 /* ---- for hosts.c, with the worker's lock held ---- */
 

@@ -269,6 +269,17 @@ bool gpusym_agreement_all_staged(const gpusym_agreement_t *rc, uint64_t seq)
     return true;
 }
 
+bool gpusym_agreement_decide(const gpusym_agreement_t *rc, uint64_t seq, bool yes)
+{
+    uint64_t *word = &rc->line[0]->decided, was = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    while (was >> 1 < seq) {
+        if (__atomic_compare_exchange_n(word, &was, seq << 1 | yes, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            return yes;
+        }
+    }
+    return was >> 1 > seq || 0 != (was & 1); /* ranks that are in a later call went on with this one */
+}
+
 void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq)
 {
     __atomic_store_n(&rc->line[rc->rank]->done, seq, __ATOMIC_RELEASE);
@@ -340,6 +351,7 @@ static bool line_plausible(const gpusym_agreement_t *rc, uint32_t r)
            __atomic_load_n(&line->launched, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->ready, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
            __atomic_load_n(&line->done, __ATOMIC_ACQUIRE) < rc->seq + HISTORY &&
+           __atomic_load_n(&line->decided, __ATOMIC_ACQUIRE) >> 1 < rc->seq + HISTORY &&
            /* what gpusym_agreement_read() waits for, and what gpusym_agreement_post() does */
            entry_plausible(rc, line, rc->seq) &&
            (rc->seq < HISTORY / 2 || entry_plausible(rc, line, rc->seq + 1 - HISTORY / 2));

@@ -176,6 +176,9 @@ bool gpusym_agreement_is_ready(const gpusym_agreement_t *rc, uint32_t r, uint64_
 /* Return whether rank r has, or all ranks have, told so: in a staged call, that the rank's data are in host memory. */
 bool gpusym_agreement_has_staged(const gpusym_agreement_t *rc, uint32_t r, uint64_t seq);
 bool gpusym_agreement_all_staged(const gpusym_agreement_t *rc, uint64_t seq);
+/* Decides, once for all ranks, whether they go on with call seq, which this rank has told that it is ready for. The
+ * first to ask has its wish: yes if it has found all ranks ready, no if it gives up. Returns what is decided. */
+bool gpusym_agreement_decide(const gpusym_agreement_t *rc, uint64_t seq, bool yes);
 /* A leader tells that it has done call seq for the ranks of its GPU. */
 void gpusym_agreement_done(gpusym_agreement_t *rc, uint64_t seq);
 /* Returns whether leader r has. */

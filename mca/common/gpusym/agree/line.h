@@ -1,9 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A line: what a rank tells its peers in one communicator. Every communicator has one line in the pages of each of its
- * ranks (shm/pages.h). A rank writes its own line only. Call agreement (agreement.h) and launch tokens (tokens.h) use
- * the first part; the rest records the last activity of the process, for messages about missing ranks.
+ * A line: what a rank tells its peers in one communicator. Every communicator has one line in the pages of each of
+ * its ranks (shm/pages.h). A rank writes its own line only, but for one word. Call agreement (agreement.h) and launch
+ * tokens (tokens.h) use the first part; the rest records the last activity of the process, for messages about missing
+ * ranks.
  */
 #ifndef GPUSYM_COMMON_AGREE_LINE_H
 #define GPUSYM_COMMON_AGREE_LINE_H
@@ -41,7 +42,7 @@ typedef struct {
 #define GPUSYM_LINE_FROM 0x10000u
 
 /* Ranks that a status names. */
-#define GPUSYM_STATUS_AWAITED 15
+#define GPUSYM_STATUS_AWAITED 13
 
 /* What a call of the owner waits for, for whoever asks (gpusym_info --job; status.h). Whole words. */
 typedef struct {
@@ -72,6 +73,7 @@ typedef struct {
     uint64_t ready;   /* the last call whose input the owner has brought to where a leader loads it, or the host */
     uint64_t done;    /* a leader: the last call that it has done for the ranks of its GPU */
     uint64_t verdict; /* member 0 of one of several islands: on which call these have agreed last, and what */
+    uint64_t decided; /* rank 0: call << 1 | yes, see gpusym_agreement_decide. The one word that all ranks write */
     char label[GPUSYM_LABEL_MAX]; /* the communicator's name, for messages; remains after the line is retired */
     uint64_t table;               /* its table's offset in the slab (table.h); 0: it has none yet */
     uint64_t board;       /* its board of the last staged copies: call << BOARD_BITS | place in its staging buffer */

@@ -13,12 +13,12 @@
 
 #define PATH_BYTES 1024
 
-/* The names of a version's files, and in `stat` of the bytes of cached files. */
+/* The names of a version's files, and in `stat` of the bytes of cached files, of which those of memory files stay. */
 typedef struct {
-    const char *folder, *limit, *used, *cached;
+    const char *folder, *limit, *used, *cached, *shared;
 } names_t;
-static const names_t v1 = {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"};
-static const names_t v2 = {"", "memory.max", "memory.current", "file"};
+static const names_t v1 = {"/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"};
+static const names_t v2 = {"", "memory.max", "memory.current", "file", "shmem"};
 
 /* Opens a file of a cgroup. In a container its path may not be there: then the root is its cgroup. */
 static FILE *open_file(const char *root, const names_t *n, const char *path, const char *name)
@@ -55,12 +55,14 @@ static bool read_number(FILE *f, const char *word, uint64_t *number)
 
 static uint64_t read_left(const char *root, const names_t *n, const char *path)
 {
-    uint64_t limit, used, cached = 0;
+    uint64_t limit, used, cached = 0, shared = 0;
     if (!read_number(open_file(root, n, path, n->limit), NULL, &limit) ||
         !read_number(open_file(root, n, path, n->used), NULL, &used) || limit >= NO_LIMIT) {
         return UINT64_MAX;
     }
     (void) read_number(open_file(root, n, path, "memory.stat"), n->cached, &cached);
+    (void) read_number(open_file(root, n, path, "memory.stat"), n->shared, &shared);
+    cached -= shared < cached ? shared : cached;
     used -= cached < used ? cached : used;
     return used < limit ? limit - used : 0;
 }

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* Returns the bytes that the memory limit of this process's cgroup leaves, files that are cached not counted.
- * UINT64_MAX: there is no limit, or it cannot be read. Takes some 100 us. */
+/* Returns the bytes that the memory limit of this process's cgroup leaves, files that are cached not counted,
+ * but for those that are memory. UINT64_MAX: there is no limit, or it cannot be read. Takes some 100 us. */
 uint64_t gpusym_memory_left(void);
 /* The same with other files: in place of /proc/self/cgroup, and of the folder /sys/fs/cgroup. */
 uint64_t gpusym_memory_left_in(const char *cgroup, const char *root);

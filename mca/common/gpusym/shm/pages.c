@@ -30,7 +30,7 @@
 /* Sparse: only what was touched takes memory. Room for 26,000 communicators, and tables for as many of 18 ranks. */
 #define SLAB_BYTES (96ull << 20)
 /* "gpusypg" and a digit, which changes with what gpusym_pages_look() finds: lines, areas. */
-#define SLAB_MAGIC 0x6770757379706734ull
+#define SLAB_MAGIC 0x6770757379706735ull
 #define SLAB_MAGIC_VERSION 0xffull
 
 /* The slab's first line. */
