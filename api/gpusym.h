@@ -26,8 +26,7 @@ extern "C" {
  * Without it, the first collective on a stream does this, and waits; under stream capture that call returns an error,
  * so prepare a communicator before its calls are captured.
  * A second call does nothing.
- * What is taken is returned when the communicator is freed; but what graphs hold then, in which its collectives have
- * been captured, is kept until the process ends: destroy them before.
+ * What is taken is returned when the communicator is freed.
  *
  * `info` is reserved: pass `MPI_INFO_NULL`.
  *
@@ -64,7 +63,6 @@ int gpusym_stream_prepare(MPI_Comm comm, MPI_Info info);
  * times.
  * All ranks must then capture it and launch their graphs equally often, or queue as many calls without a graph.
  * The buffers belong to the graph as long as it may be launched.
- * A graph is not launched after the communicator has been freed, and should be destroyed before.
  *
  * **Ordinary MPI calls** on the communicator begin once the collectives that were queued on streams before have ended.
  * They do not wait for graphs: synchronize with a graph's launch before its results are used in such a call.

@@ -44,9 +44,7 @@ struct CUstream_st {
     CUcontext ctx;
     int priority;
     CUstreamCaptureStatus capture;
-    cuuint64_t capture_id; /* while it is captured, */
-    CUgraph captured;      /* into this */
-    bool blocking;         /* comes behind the legacy stream */
+    bool blocking; /* comes behind the legacy stream */
     unsigned ops;
     struct {
         void *dst;
@@ -1591,15 +1589,9 @@ struct CUgraphNode_st {
     gpusym_work_t work; /* copied when it is set, as by the driver */
 };
 
-struct CUuserObject_st {
-    CUhostFn gone;
-    void *argument;
-};
-
 struct CUgraph_st {
     bool filled;
     struct CUgraphNode_st node;
-    CUuserObject object; /* NULL: none */
 };
 
 struct CUgraphExec_st {
@@ -1674,39 +1666,6 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **,
-                                   size_t *);
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                   const CUgraphNode **nodes, size_t *n)
-{
-    FAKE_STREAM(stream);
-    *status = stream->capture;
-    *id = stream->capture_id;
-    *graph = stream->captured;
-    return NULL == nodes && NULL == n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuUserObjectCreate(CUuserObject *object, void *argument, CUhostFn gone, unsigned references, unsigned flags)
-{
-    FAKE_ENTER();
-    if (1 != references || CU_USER_OBJECT_NO_DESTRUCTOR_SYNC != flags ||
-        NULL == (*object = fake_hand_out(sizeof(**object)))) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    **object = (struct CUuserObject_st){gone, argument};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references, unsigned flags)
-{
-    FAKE_ENTER();
-    if (1 != references || CU_GRAPH_USER_OBJECT_MOVE != flags || NULL != graph->object) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    graph->object = object;
-    return CUDA_SUCCESS;
-}
-
 /* Never made to fail, nor is cuGraphDestroy: nothing could be done about it. */
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
@@ -1722,10 +1681,6 @@ CUresult cuGraphDestroy(CUgraph graph)
 {
     if (fake_gone(__func__)) {
         return fake.gone;
-    }
-    if (NULL != graph->object) {
-        graph->object->gone(graph->object->argument);
-        fake_take_back(graph->object);
     }
     fake_take_back(graph);
     fake.graphs--;

@@ -1512,56 +1512,6 @@ static void test_captured_stream(void **unused)
     cuda.stream_destroy(stream);
 }
 
-static void count_end(void *ends)
-{
-    ++*(unsigned *) ends;
-}
-
-/* The driver tells the end of a graph once, of each capture. */
-static void test_graph_hold(void **unused)
-{
-    uint64_t capture = 0;
-    unsigned ends = 0;
-
-    (void) unused;
-    open_cuda();
-    gpusym_stream_t *stream = open_stream();
-    CUstream s = stream->stream;
-    assert_int_equal(cuda.graph_hold(stream, &capture, count_end, &ends), GPUSYM_ERR_BAD_PARAM);
-    assert_non_null(strstr(cuda.error(), "not being captured"));
-    cuCtxPushCurrent_v2(s->ctx);
-    for (s->capture_id = 0; s->capture_id < 2; s->capture_id++) {
-        assert_int_equal(cuGraphCreate(&s->captured, 0), CUDA_SUCCESS);
-        s->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        for (int again = 0; again < 2; again++) {
-            assert_int_equal(cuda.graph_hold(stream, &capture, count_end, &ends), GPUSYM_SUCCESS);
-            assert_int_equal(ends, s->capture_id);
-        }
-        s->capture = CU_STREAM_CAPTURE_STATUS_NONE;
-        assert_int_equal(cuGraphDestroy(s->captured), CUDA_SUCCESS);
-        assert_int_equal(ends, s->capture_id + 1);
-    }
-    cuCtxPopCurrent_v2(&(CUcontext){NULL});
-    cuda.stream_destroy(stream);
-}
-
-static void test_graph_hold_of_an_old_driver(void **unused)
-{
-    static const char *const missing[] = {"cuStreamGetCaptureInfo_v2", "cuUserObjectCreate", "cuGraphRetainUserObject"};
-    uint64_t capture = 0;
-
-    (void) unused;
-    for (size_t i = 0; i < sizeof(missing) / sizeof(missing[0]); i++) {
-        fake.missing = missing[i];
-        open_cuda();
-        gpusym_stream_t *stream = open_stream();
-        assert_int_equal(cuda.graph_hold(stream, &capture, count_end, NULL), GPUSYM_ERR_NOT_AVAILABLE);
-        assert_int_equal(capture, 0);
-        cuda.stream_destroy(stream);
-        cuda.close();
-    }
-}
-
 static void test_kernels(void **unused)
 {
     gpusym_work_t w = {.nblocks = 7, .nthreads = 384, .bytes = 99, .done_seq = 5};
@@ -1871,21 +1821,6 @@ static int do_captured(world_t *x)
 
     return cuda.stream_captured(x->stream, &captured);
 }
-static int do_hold(world_t *x)
-{
-    struct CUgraph_st graph = {.filled = false};
-    uint64_t capture = 0;
-    unsigned ends = 0;
-
-    x->stream->stream->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    x->stream->stream->captured = &graph;
-    const int rc = cuda.graph_hold(x->stream, &capture, count_end, &ends);
-    x->stream->stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (NULL != graph.object) {
-        fake_take_back(graph.object);
-    }
-    return 0 == ends ? rc : GPUSYM_ERR_CORRUPT;
-}
 static int do_poll(world_t *x)
 {
     int rc = cuda.stream_poll(x->stream);
@@ -1950,7 +1885,6 @@ static const struct {
     {"stream_poll", do_poll, NULL},
     {"stream_wrap", do_wrap, undo_wrap},
     {"stream_captured", do_captured, NULL},
-    {"graph_hold", do_hold, NULL},
     {"copy_async", do_copy_async, NULL},
     {"copy2d_async", do_copy2d, NULL},
     {"kernels_load", do_kernels, NULL},
@@ -2297,8 +2231,6 @@ int main(void)
         TEST(test_launched_soon),
         TEST(test_foreign_stream_refused),
         TEST(test_captured_stream),
-        TEST(test_graph_hold),
-        TEST(test_graph_hold_of_an_old_driver),
         TEST(test_every_act_spares_captures),
         TEST(test_kernels),
         TEST(test_graph),

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "kernels/plan.h"
 #include "mca/coll/gpusym/conf/counters.h"
@@ -27,9 +26,6 @@
 #define SIZED_CHUNK_MIN 4096u
 /* How long kernels have to end once they are told to. */
 #define GRACE_NS 5000000000ull
-/* How often, and after how long each time, it is asked again whether the last graph is gone. Not measured. */
-#define GONE_NAPS 20
-#define GONE_NAP_NS 1000000
 
 /* Communicators of this process whose kernels may wait on the GPU: they share its room. */
 static unsigned prepared; /* atomic */
@@ -39,16 +35,11 @@ static unsigned prepared; /* atomic */
 coll_gpusym_on_stream_t *coll_gpusym_on_stream_create(coll_gpusym_team_t *t, struct ompi_communicator_t *comm)
 {
     coll_gpusym_on_stream_t *s = calloc(1, sizeof *s);
-    gpusym_held_t *held = gpusym_held_new();
-    if (NULL == s || NULL == held) {
-        gpusym_held_leave(held);
-        free(s);
-        return NULL;
+    if (NULL != s) {
+        s->team = t;
+        s->comm = comm;
+        __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
     }
-    s->team = t;
-    s->comm = comm;
-    s->held = held;
-    __atomic_fetch_add(&prepared, 1, __ATOMIC_RELAXED);
     return s;
 }
 
@@ -296,40 +287,27 @@ static bool leave_slot(coll_gpusym_on_stream_t *s)
     return true;
 }
 
-/* Whether graphs hold what the calls use. The word that the last one is gone may be under way. */
-static bool await_graphs(const coll_gpusym_on_stream_t *s)
-{
-    const struct timespec nap = {0, GONE_NAP_NS};
-    for (unsigned i = 0; i < GONE_NAPS && gpusym_held_still(s->held); i++) {
-        nanosleep(&nap, NULL);
-    }
-    return gpusym_held_still(s->held);
-}
-
 /* Returns the slot and the lane of a communicator whose calls have ended, or have not. */
 static void end_team(coll_gpusym_on_stream_t *s, bool ended)
 {
     coll_gpusym_team_t *t = s->team;
-    const bool held = await_graphs(s);
     char name[GPUSYM_COMM_LABEL_MAX];
     __atomic_fetch_sub(&prepared, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < COLL_GPUSYM_REGIONS_MAX; i++) {
-        coll_gpusym_region_end(&s->regions.region[i], ended && !held);
+        coll_gpusym_region_end(&s->regions.region[i], ended && !s->captured);
     }
     if (!s->ready) {
         give_back(s);
-    } else if (!ended || held || !leave_slot(s)) {
+    } else if (!ended || s->captured || !leave_slot(s)) {
         /* a graph may write there yet, or a kernel that does not end */
         GPUSYM_LOG(2, "%s: what its calls on streams use is not used again%s",
-                   gpusym_comm_label(t->fallback->comm, name, sizeof name),
-                   held ? ": graphs hold it, destroy them before the communicator is freed" : "");
+                   gpusym_comm_label(t->fallback->comm, name, sizeof name), s->captured ? ": graphs hold some" : "");
         t->host.has_stream_slot = false;
     } else {
         s->lane->host->done = (uint64_t) s->queued << 32; /* the last one may not have told */
         s->lane->seq = s->queued;
         gpusym_lane_put(s->lane);
     }
-    gpusym_held_leave(s->held);
 }
 
 void coll_gpusym_on_stream_end(coll_gpusym_on_stream_t *s)
@@ -571,8 +549,8 @@ static void note_number(coll_gpusym_on_stream_t *s, uint32_t number, bool tells)
     if (0 != number) {
         s->telling = tells ? number : s->telling;
         __atomic_store_n(&s->queued, number, __ATOMIC_RELAXED);
-    } else if (NULL != s->held) {
-        gpusym_held_by_graph(s->held, gpusym_current.dev, s->stream);
+    } else {
+        s->captured = true;
     }
 }
 

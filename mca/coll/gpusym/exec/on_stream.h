@@ -10,7 +10,6 @@
 
 #include "mca/coll/gpusym/exec/regions.h"
 #include "mca/coll/gpusym/plan/segments.h"
-#include "mca/common/gpusym/exec/held.h"
 #include "mca/common/gpusym/exec/lane.h"
 
 /* In place of a rank that has failed: the communicator has been revoked. */
@@ -28,7 +27,7 @@ typedef struct coll_gpusym_on_stream {
      * gpusym_work_t; `abort`. Its stream has no work, and tells of the GPU's errors. NULL: there is none yet. */
     gpusym_lane_t *lane;
     uint32_t queued;         /* number of the last call that no graph has; never 0 once there was one */
-    gpusym_held_t *held;     /* by graphs that have a call: they may be launched at any time. NULL with one rank */
+    bool captured;           /* some graph has a call: it may be launched at any time */
     void *handle;            /* of the stream of the last call, */
     gpusym_stream_t *stream; /* which this is, */
     gpusym_gpu_t *gpu;       /* of this GPU; NULL: there was none. The stream is owned */

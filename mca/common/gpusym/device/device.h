@@ -199,12 +199,6 @@ typedef struct gpusym_device {
     void (*stream_unwrap)(gpusym_stream_t *stream);
     /* Whether the stream is being captured into a graph: what is queued is not run then. */
     int (*stream_captured)(gpusym_stream_t *stream, bool *captured);
-    /* Of a stream that is being captured: has gone(argument) called when the graph, those instantiated from it and
-     * their launches are no more; by any thread, and perhaps a little later. It calls neither the device nor MPI.
-     * *capture: a number of the last capture of which that was asked, 0: none; where it is this one, nothing is done,
-     * else it becomes this one's. After an error gone is never called; GPUSYM_ERR_NOT_AVAILABLE: the driver is too
-     * old. */
-    int (*graph_hold)(gpusym_stream_t *stream, uint64_t *capture, void (*gone)(void *), void *argument);
 
     /* Loads the module of the kernels.  GPUSYM_ERR_NOT_AVAILABLE, with *why: kernels cannot run on this GPU. */
     int (*kernels_load)(gpusym_gpu_t *gpu, const char **why);

@@ -99,7 +99,6 @@ static const gpusym_device_t cuda = {
     .stream_wrap = cuda_stream_wrap,
     .stream_unwrap = cuda_stream_unwrap,
     .stream_captured = cuda_stream_captured,
-    .graph_hold = cuda_graph_hold,
     .kernels_load = cuda_kernels_load,
     .stream_kernels_load = cuda_stream_kernels_load,
     .launch = cuda_launch,

@@ -97,7 +97,6 @@ int cuda_stream_poll(gpusym_stream_t *stream);
 int cuda_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
 void cuda_stream_unwrap(gpusym_stream_t *stream);
 int cuda_stream_captured(gpusym_stream_t *stream, bool *captured);
-int cuda_graph_hold(gpusym_stream_t *stream, uint64_t *capture, void (*gone)(void *), void *argument);
 int cuda_stream_flags(gpusym_stream_t *stream, const gpusym_stream_flag_t *flags, unsigned n);
 
 /* ---- kernel.c ---- */

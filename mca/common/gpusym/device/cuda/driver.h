@@ -98,14 +98,7 @@
     X(cuFuncLoad, CUresult (*)(CUfunction))                                             /* driver 12.4 */ \
     X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *))                        /* driver 12.0 */ \
     X(cuLaunchKernelEx, CUresult (*)(const void *config, CUfunction, void **, void **)) /* driver 11.8 */ \
-    DRIVER_HOLD(X)                                                                                        \
     DRIVER_MULTICAST(X)
-/* Driver 11.3: what graphs hold. */
-#define DRIVER_HOLD(X)                                                                                              \
-    X(cuStreamGetCaptureInfo_v2,                                                                                    \
-      CUresult (*)(CUstream, CUstreamCaptureStatus *, cuuint64_t * id, CUgraph *, const CUgraphNode **, size_t *))  \
-    X(cuUserObjectCreate, CUresult (*)(CUuserObject *, void *, CUhostFn gone, unsigned references, unsigned flags)) \
-    X(cuGraphRetainUserObject, CUresult (*)(CUgraph, CUuserObject, unsigned references, unsigned flags))
 /* Driver 12.1. The call that makes an object is not here: multicast.c alone finds it. */
 #define DRIVER_MULTICAST(X)                                                                                          \
     X(cuMulticastGetGranularity, CUresult (*)(size_t *, const void *prop, unsigned option))                          \

@@ -321,38 +321,6 @@ int cuda_stream_captured(gpusym_stream_t *stream, bool *captured)
     return rc;
 }
 
-int cuda_graph_hold(gpusym_stream_t *stream, uint64_t *capture, void (*gone)(void *), void *argument)
-{
-    const int n = stream->gpu->info.ordinal;
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuda_entered_t entered;
-    CUuserObject object;
-    CUgraph graph = NULL;
-    cuuint64_t id = 0;
-
-    if (NULL == cu.cuStreamGetCaptureInfo_v2 || NULL == cu.cuUserObjectCreate || NULL == cu.cuGraphRetainUserObject) {
-        return cuda_fail(GPUSYM_ERR_NOT_AVAILABLE, "the driver does not tell when graphs are gone");
-    }
-    int rc = cuda_ctx_enter(stream->gpu, &entered);
-    if (GPUSYM_SUCCESS != rc) {
-        return rc;
-    }
-    rc = CU(n, cuStreamGetCaptureInfo_v2, stream->stream, &status, &id, &graph, NULL, NULL);
-    if (GPUSYM_SUCCESS == rc && CU_STREAM_CAPTURE_STATUS_ACTIVE != status) {
-        rc = cuda_fail(GPUSYM_ERR_BAD_PARAM, "the stream %p on GPU %d is not being captured", (void *) stream->stream,
-                       n);
-    }
-    if (GPUSYM_SUCCESS == rc && id + 1 != *capture) {
-        rc = CU(n, cuUserObjectCreate, &object, argument, gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-        if (GPUSYM_SUCCESS == rc) { /* after an error the object stays: its end would call gone */
-            rc = CU(n, cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-        }
-        *capture = GPUSYM_SUCCESS == rc ? id + 1 : *capture; /* the driver may count from 0 */
-    }
-    cuda_ctx_leave(&entered);
-    return rc;
-}
-
 /* ---- flags ---- */
 
 /* Of one call to the driver, which takes them in their order. */

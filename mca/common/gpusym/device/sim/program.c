@@ -4,7 +4,6 @@
  * Streams of a program: see sim.h.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mca/common/gpusym/device/sim/sim_internal.h"
 
@@ -73,36 +72,9 @@ int gpusym_sim_stream_capture_end(gpusym_stream_t *stream, gpusym_sim_graph_t **
     return GPUSYM_SUCCESS == rc ? sim_stream_capture_end(stream, graph) : rc;
 }
 
-/* Queues a graph's items, behind which a use of it ends. */
-static int queue_held(gpusym_sim_graph_t *graph, gpusym_stream_t *stream)
-{
-    sim_item_t *item = malloc((graph->n + 1) * sizeof(*item));
-    if (NULL == item) {
-        return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
-    }
-    memcpy(item, graph->item, graph->n * sizeof(*item));
-    item[graph->n] = (sim_item_t){.what = SIM_ITEM_CALL, .function = sim_graph_drop, .argument = graph};
-    const int rc = sim_stream_queue(stream, item, graph->n + 1);
-    free(item);
-    return rc;
-}
-
 int gpusym_sim_graph_launch(gpusym_sim_graph_t *graph, gpusym_stream_t *stream)
 {
-    bool captured = false;
-    uint64_t none = 0;
-    int rc = sim_stream_check(stream);
-    rc = GPUSYM_SUCCESS == rc ? sim_stream_captured(stream, &captured) : rc;
-    if (GPUSYM_SUCCESS != rc || NULL == graph->hold) {
-        return GPUSYM_SUCCESS == rc ? sim_stream_queue(stream, graph->item, graph->n) : rc;
-    }
-    __atomic_add_fetch(&graph->users, 1, __ATOMIC_RELAXED);
-    /* captured, it is a part of another one, and ends with that */
-    rc = captured ? sim_graph_hold(stream, &none, sim_graph_drop, graph) : queue_held(graph, stream);
-    if (GPUSYM_SUCCESS != rc) {
-        sim_graph_drop(graph);
-    }
-    return GPUSYM_SUCCESS == rc && captured ? sim_stream_queue(stream, graph->item, graph->n) : rc;
+    return program_queue(stream, graph->item, graph->n);
 }
 
 /* ---- events ---- */

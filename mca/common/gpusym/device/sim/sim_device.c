@@ -260,7 +260,6 @@ const gpusym_device_t gpusym_device_sim = {
     .stream_wrap = sim_stream_wrap,
     .stream_unwrap = sim_stream_unwrap,
     .stream_captured = sim_stream_captured,
-    .graph_hold = sim_graph_hold,
     .gpu_alive = sim_gpu_alive,
     .kernels_load = sim_kernels_load,
     .stream_kernels_load = sim_kernels_load,

@@ -272,20 +272,10 @@ void *sim_kernel_reach(const void *p);
 
 /* ---- stream.c ---- */
 
-/* Who waits for a graph's end. */
-typedef struct sim_hold {
-    struct sim_hold *next;
-    void (*gone)(void *argument);
-    void *argument;
-} sim_hold_t;
-
 /* What was queued on a stream while it was captured, as it was asked for. */
 struct gpusym_sim_graph {
     sim_item_t *item; /* n of them */
     unsigned n, room;
-    uint64_t capture; /* its number, from 1 */
-    unsigned users;   /* atomic: the program, its launches, and graphs that it was captured into */
-    sim_hold_t *hold;
 };
 
 int sim_stream_create(gpusym_gpu_t *gpu, gpusym_stream_t **out);
@@ -294,9 +284,6 @@ int sim_stream_poll(gpusym_stream_t *stream);
 int sim_stream_wrap(gpusym_gpu_t *gpu, void *handle, gpusym_stream_t **stream);
 void sim_stream_unwrap(gpusym_stream_t *stream);
 int sim_stream_captured(gpusym_stream_t *stream, bool *captured);
-int sim_graph_hold(gpusym_stream_t *stream, uint64_t *capture, void (*gone)(void *), void *argument);
-/* Ends one use of a graph, whose memory goes with the last one. */
-void sim_graph_drop(void *graph);
 /* GPUSYM_ERR_BAD_PARAM: it is no stream of this process, or destroyed. */
 int sim_stream_check(const gpusym_stream_t *stream);
 /* Prepares and queues n items, in order and with nothing between them, or none if one cannot be. On a stream that is

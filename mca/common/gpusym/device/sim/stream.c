@@ -167,36 +167,12 @@ int sim_stream_captured(gpusym_stream_t *stream, bool *captured)
     return GPUSYM_SUCCESS;
 }
 
-int sim_graph_hold(gpusym_stream_t *stream, uint64_t *capture, void (*gone)(void *), void *argument)
-{
-    sim_hold_t *hold = malloc(sizeof(*hold));
-    if (NULL == hold) {
-        return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
-    }
-    pthread_mutex_lock(&stream->lock);
-    gpusym_sim_graph_t *graph = stream->capture;
-    const bool held = NULL != graph && graph->capture == *capture;
-    if (NULL != graph && !held) {
-        *hold = (sim_hold_t){graph->hold, gone, argument};
-        graph->hold = hold;
-        *capture = graph->capture;
-    }
-    pthread_mutex_unlock(&stream->lock);
-    if (NULL == graph || held) {
-        free(hold);
-    }
-    return NULL != graph ? GPUSYM_SUCCESS : sim_fail(GPUSYM_ERR_BAD_PARAM, "the stream is not being captured");
-}
-
 int sim_stream_capture(gpusym_stream_t *stream)
 {
-    static uint64_t captures; /* atomic */
     gpusym_sim_graph_t *graph = calloc(1, sizeof(*graph));
     if (NULL == graph) {
         return sim_fail(GPUSYM_ERR_NO_MEMORY, "out of memory");
     }
-    graph->capture = __atomic_add_fetch(&captures, 1, __ATOMIC_RELAXED);
-    graph->users = 1;
     pthread_mutex_lock(&stream->lock);
     const bool already = NULL != stream->capture;
     if (!already) {
@@ -242,26 +218,11 @@ static int graph_add(gpusym_sim_graph_t *graph, const sim_item_t *asked, unsigne
     return GPUSYM_SUCCESS;
 }
 
-void sim_graph_drop(void *argument)
-{
-    gpusym_sim_graph_t *graph = argument;
-    if (0 != __atomic_sub_fetch(&graph->users, 1, __ATOMIC_ACQ_REL)) {
-        return;
-    }
-    while (NULL != graph->hold) {
-        sim_hold_t *hold = graph->hold;
-        graph->hold = hold->next;
-        hold->gone(hold->argument);
-        free(hold);
-    }
-    free(graph->item);
-    free(graph);
-}
-
 void gpusym_sim_graph_destroy(gpusym_sim_graph_t *graph)
 {
     if (NULL != graph) {
-        sim_graph_drop(graph);
+        free(graph->item);
+        free(graph);
     }
 }
 
