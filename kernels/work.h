@@ -317,6 +317,9 @@ enum gpusym_early {
     GPUSYM_STREAM_SIZED_BEGINS, /* XLL, XST: the same of segments whose lengths only the two ranks know between which */
     GPUSYM_STREAM_SIZED_WAITS   /* they go; each rank takes the kernel that its own want */
 };
+/* Of a call on a stream, bits: there is room on the GPU for its kernel beside that of the call before, and for that of
+ * the next one beside its own. */
+enum gpusym_soon { GPUSYM_SOON_THIS = 1, GPUSYM_SOON_NEXT = 2 };
 /* Of such a call: bytes of the longest segment that goes in LL lines, where the slot's lines hold as many; longer ones
  * are stored. examples/jacobi in graphs on 2 x H200, us a sweep: rows of 8 KiB 21.6 by lines, 25.7 stored. */
 #define GPUSYM_SIZED_LINES_MAX (16u << 10)
@@ -375,7 +378,7 @@ typedef struct gpusym_work {
     uint32_t early;
     union {
         uint32_t enter_set; /* ENTERS: 0 or 1, of calls in turns */
-        uint32_t soon;      /* on a stream: there is room for the kernel of the next call beside this one's */
+        uint32_t soon;      /* on a stream: GPUSYM_SOON_ */
     };
     uint64_t enter_sig; /* what must be alike on all ranks; SIZED: the upper half */
     union {

@@ -258,7 +258,7 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan
     if (0 == c.block && straight) {
         gs_stream_tell(c, w, plan, count.epoch);
     }
-    if (0 != w->soon) {
+    if (0 != (w->soon & GPUSYM_SOON_NEXT)) {
         gs_stream_next();
     }
     if (0 == count.longer) {

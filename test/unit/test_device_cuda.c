@@ -1438,7 +1438,7 @@ static void test_wrapped_stream(void **unused)
 /* Kernels for streams of the program come to the GPU soon, other kernels and after one failure all as ever. */
 static void test_launched_soon(void **unused)
 {
-    gpusym_work_t w = {.nblocks = 3, .nthreads = 64, .early = GPUSYM_STREAM_BEGINS, .soon = 1};
+    gpusym_work_t w = {.nblocks = 3, .nthreads = 64, .early = GPUSYM_STREAM_BEGINS, .soon = GPUSYM_SOON_THIS};
     const gpusym_work_t ordinary = {.nblocks = 3, .nthreads = 64};
     const char *why = NULL;
 

@@ -572,7 +572,16 @@ static void set_geometry(const coll_gpusym_on_stream_t *s, const gpusym_tuning_c
     const uint32_t room = s->threads / choice->threads;
     w->nblocks = choice->blocks < room ? choice->blocks : 0 != room ? room : 1;
     w->nthreads = choice->threads;
-    w->soon = 2 * w->nblocks <= room;
+}
+
+/* Which kernels there is room for beside each other, within that of the communicator. One that does not let the next one
+ * come leaves all of it. On several streams the call before, and the next one, may be any. */
+static uint32_t find_soon(const coll_gpusym_on_stream_t *s, const gpusym_work_t *w, bool captured)
+{
+    const uint32_t threads = w->nblocks * w->nthreads;
+    const bool twice = 2 * threads <= s->threads;
+    const bool fits = s->several ? twice : threads + s->ahead[captured] <= s->threads;
+    return (fits ? GPUSYM_SOON_THIS : 0) | (twice ? GPUSYM_SOON_NEXT : 0);
 }
 
 /* A call whose lengths all ranks know. */
@@ -622,11 +631,13 @@ int coll_gpusym_on_stream_queue(coll_gpusym_on_stream_t *s, const coll_gpusym_se
     } else {
         plan_sized(s, k, &choice, &w);
     }
+    w.soon = find_soon(s, &w, captured);
     w.done_seq = captured ? 0 : next_number(s);
     w.done = tells || s->several ? &s->lane->line->done : NULL;
     const int rc = gpusym_current.dev->launch(s->stream, gpusym_kernel_find_stream(choice.family, k->op, k->type), &w);
     if (GPUSYM_SUCCESS == rc) {
         note_queued(s, k->args->coll, &choice, &w);
+        s->ahead[captured] = 0 != (w.soon & GPUSYM_SOON_NEXT) ? w.nblocks * w.nthreads : 0;
     }
     return rc;
 }

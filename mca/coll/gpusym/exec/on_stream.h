@@ -31,8 +31,9 @@ typedef struct coll_gpusym_on_stream {
     void *handle;            /* of the stream of the last call, */
     gpusym_stream_t *stream; /* which this is, */
     gpusym_gpu_t *gpu;       /* of this GPU; NULL: there was none. The stream is owned */
-    bool several;            /* there have been calls on several streams: each tells the host, for the next one */
-    uint32_t telling;        /* number of the last call that tells the host */
+    uint32_t ahead[2]; /* threads of the last call's kernel, if the next one's may come beside it; of those in graphs */
+    bool several;      /* there have been calls on several streams: each tells the host, for the next one */
+    uint32_t telling;  /* number of the last call that tells the host */
     /* Atomic: requests on streams (call/request.h) are polled by any thread. */
     uint32_t ended;      /* number of the last call that is known to have ended, by the GPU's memory */
     uint64_t checked_ns; /* when ranks and GPU were looked at last */

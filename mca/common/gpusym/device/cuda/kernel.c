@@ -203,7 +203,8 @@ int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    if (w->early < GPUSYM_STREAM_BEGINS || 0 == w->soon || !launch_soon(stream, kernel, w, parameters)) {
+    if (w->early < GPUSYM_STREAM_BEGINS || 0 == (w->soon & GPUSYM_SOON_THIS) ||
+        !launch_soon(stream, kernel, w, parameters)) {
         rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
                 stream->stream, parameters, NULL);
     }
