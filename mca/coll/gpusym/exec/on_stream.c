@@ -574,8 +574,8 @@ static void set_geometry(const coll_gpusym_on_stream_t *s, const gpusym_tuning_c
     w->nthreads = choice->threads;
 }
 
-/* Which kernels there is room for beside each other, within that of the communicator. One that does not let the next one
- * come leaves all of it. On several streams the call before, and the next one, may be any. */
+/* Which kernels there is room for beside each other, within that of the communicator. One that does not let the next
+ * one come leaves all of it. On several streams the call before, and the next one, may be any. */
 static uint32_t find_soon(const coll_gpusym_on_stream_t *s, const gpusym_work_t *w, bool captured)
 {
     const uint32_t threads = w->nblocks * w->nthreads;
