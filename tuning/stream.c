@@ -31,6 +31,9 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
 #define EXCHANGE_LL_MAX (16ull << 10)
 /* From here on LL128 lines by blocks of more threads: 512 KiB 10.1 us in place of 12.0, 256 KiB 9.5 in place of 9.2. */
 #define LL128_LONG (512ull << 10)
+/* The longest message in such lines: 640 KiB 11.0 us, stored 14.9; 896 KiB 13.9, 15.6; 1 MiB, an epoch more, 22.5 and
+ * 16.1. */
+#define LL128_MAX (896ull << 10)
 
 /* Registered buffers: from so many bytes of a message, or a segment, on they are not copied. All-reduces of 512 KiB, 1,
  * 2 and 8 MiB take 11.1, 12.7, 15.8 and 36.5 us in graphs on 2 x H200, and 10.5, 22.1, 22.4 and 58.8 from other
@@ -105,6 +108,9 @@ void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gp
         forced->threads = threads_of(packs);
     } else if (sums && call->bytes >= LL128_LONG) {
         forced->threads = GPUSYM_THREADS_MAX;
+    }
+    if (sums && call->bytes > LL128_MAX) {
+        call->ll128 = false;
     }
     if (0 == forced->oneshot_max && (sums || (two && is_exchange(call->coll)))) {
         forced->oneshot_max = sums ? LL_MAX : EXCHANGE_LL_MAX;
