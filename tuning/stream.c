@@ -72,8 +72,8 @@ static bool is_exchange(unsigned coll)
 }
 
 /* The algorithm between registered buffers where it is not that of the defaults; -1: it is. Ranks load: by stores,
- * which the defaults prefer, data go through the heap. reduce_scatter_block on 2 x H200: segments of 1 MiB 13.6 us, through
- * the heap 13.8; 4 MiB 23.0, 33.3; 16 MiB 65, 125; 64 MiB 219, 466. */
+ * which the defaults prefer, data go through the heap. reduce_scatter_block on 2 x H200: segments of 1 MiB 13.6 us,
+ * through the heap 13.8; 4 MiB 23.0, 33.3; 16 MiB 65, 125; 64 MiB 219, 466. */
 static int straight_algorithm(unsigned coll)
 {
     switch (coll) {
