@@ -5,8 +5,8 @@
 #
 #     test/faults/faults.sh BUILDDIR PART     (all of them, if none is named)
 #
-# PART: allreduce, collectives, each, multicast, channels, staged-copies, leaders, peers, late, stuck, streams, messages, deaths, islands, hosts; of
-# each and the last four also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
+# PART: allreduce, collectives, each, multicast, channels, staged-copies, leaders, peers, late, stuck, streams, messages, windows, deaths, islands, hosts; of
+# each and the last five also each-few and so on. With GPUs: allreduce, and islands-pair, which none of the others contains: two islands of
 # one rank.
 #
 # Simulated faults (only on the simulator), ranks that call with different counts, ranks that are killed, ranks that have no
@@ -26,6 +26,7 @@ victim=$builddir/test/faults/victim
 late=$builddir/test/faults/late
 outlive=$(cd "$(dirname "$0")/.." && pwd)/outlive.sh
 messages=$builddir/test/faults/messages
+windows=$builddir/test/faults/windows
 if [ -n "${MPIRUN:-}" ]; then
     read -ra mpirun <<<"$MPIRUN"
 else
@@ -729,6 +730,39 @@ message_faults() {
     verdict "messages${*:+, $*}, faults $faults" "$why" "$(sed -n 's/^messages: \([0-9]* messages right, [0-9]* failed\).*/\1/p' "$dir/log")"
 }
 
+# window_faults N FAULTS [NAME=VALUE...]: a series of one-sided calls, of which at most as many fail as there are faults (N).
+window_faults() {
+    local most=$1 faults=$2 why parameter
+    local -a parameters=(--mca coll_gpusym_sim_fail "$2")
+    shift 2
+    for parameter in "$@"; do
+        parameters+=(--mca "coll_gpusym_${parameter%%=*}" "${parameter#*=}")
+    done
+    as_many 3 "${parameters[@]}" "$windows" --device sim --kinds device,vmm,host,registered --failures "$most"
+    why=$(disgrace)
+    [ "$rc" -eq 0 ] && grep -q 'calls right, .* all as expected' "$dir/log" || why="$why exit status $rc"
+    grep -q ' calls right, 0 failed' "$dir/log" || grep -q 'Rank [012] of a window on .*, in a one-sided call' "$dir/log" ||
+        why="$why no message with a rank and a window"
+    verdict "windows${*:+, $*}, faults $faults" "$why" "$(sed -n 's/^windows: \([0-9]* calls right, [0-9]* failed\).*/\1/p' "$dir/log")"
+}
+
+window_faults_few() {
+    window_faults 6 copy:1@0,copy:5@1,launch:1@2,launch:5@0,import:1@1,alloc:1@2
+    window_faults 6 copy:1@0,copy:5@1,launch:1@2,launch:5@0,hostalloc:1@1,stream:2@2 p2p_linger=20000
+    window_faults 6 copy:1@0,copy:5@1,launch:1@2,launch:5@0,hostalloc:2@1,stream:1@2 node_size=1
+}
+
+window_faults_more() {
+    local what n way
+    for what in import export alloc hostalloc launch copy stream; do
+        for n in 1 3 7; do
+            for way in p2p_linger=0 p2p_linger=20000 node_size=1 sim_gpus=1; do
+                window_faults 2 "$what:$n@0,$what:$((n + 1))@1" "$way"
+            done
+        done
+    done
+}
+
 deaths_few() {
     message_dies "pulled" "an error" receiver moving
     message_dies "in a pipe" "an error" sender moving reg_limit=0 --events 2
@@ -928,6 +962,10 @@ if [ "$device" = sim ]; then
     case $part in
         all | messages) faults_few; faults_more ;;
         messages-few) faults_few ;;
+    esac
+    case $part in
+        all | windows) window_faults_few; window_faults_more ;;
+        windows-few) window_faults_few ;;
     esac
     case $part in
         all | deaths) of_deaths all ;;

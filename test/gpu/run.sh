@@ -347,7 +347,10 @@ sanitized() {
     sanitize "$1" "$n" random_coll --n 300 --kinds device
     sanitize "$1" "$n" allreduce --quick --kinds device
     sanitize "$1" 1 packing
-    OMPI_MCA_coll_gpusym_p2p_linger=0 OMPI_MCA_btl_vader_single_copy_mechanism=none sanitize "$1" "$n" p2p --thin 2000
+    local -x OMPI_MCA_coll_gpusym_p2p_linger=0 OMPI_MCA_btl_vader_single_copy_mechanism=none
+    sanitize "$1" "$n" p2p --thin 2000
+    sanitize "$1" "$n" rma
+    sanitize "$1" "$n" random_rma --n 50
 }
 
 sanitize_stage() {

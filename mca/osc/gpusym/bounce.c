@@ -12,6 +12,7 @@
 #include "ompi/datatype/ompi_datatype.h"
 
 #include "mca/common/gpusym/memory/pinned.h"
+#include "mca/osc/gpusym/report.h"
 
 /* From this size on, in bytes, pinned memory is copied faster; there is little of it. */
 #define PINNED_MIN 16384u
@@ -89,7 +90,7 @@ static int copy(const gpusym_device_t *dev, const osc_gpusym_bounce_t *n, void *
     if (!packed) {
         free(p);
     }
-    return osc_gpusym_class(dev, rc);
+    return osc_gpusym_class(NULL, dev, rc);
 }
 
 /* ---- buffers ---- */
@@ -123,7 +124,7 @@ int osc_gpusym_bounce_gpu(osc_gpusym_buffer_t *b, osc_gpusym_use_t use, size_t m
     }
     n->layout = layout;
     n->bytes = bytes;
-    int rc = osc_gpusym_class(dev, dev->gpu_open(&mem, &n->gpu));
+    int rc = osc_gpusym_class(NULL, dev, dev->gpu_open(&mem, &n->gpu));
     rc = OMPI_SUCCESS != rc || get_memory(dev, n, basic) ? rc : MPI_ERR_NO_MEM;
     rc = OMPI_SUCCESS == rc && OSC_GPUSYM_READS == use ? copy(dev, n, b->p, false) : rc;
     if (OMPI_SUCCESS != rc) {

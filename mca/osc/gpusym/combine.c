@@ -20,6 +20,7 @@
 #include "mca/common/ompi/types.h"
 #include "mca/osc/gpusym/counters.h"
 #include "mca/osc/gpusym/reduce.h"
+#include "mca/osc/gpusym/report.h"
 
 /* Polls of a kernel between two looks whether the GPU reports an error. */
 #define LOOK_POLLS 4096u
@@ -154,8 +155,8 @@ static bool combine_by_kernel(osc_gpusym_window_t *w, const osc_gpusym_elements_
                        OMPI_SUCCESS == run_get(w, &out, target, true, type) &&
                        GPUSYM_SUCCESS == gpusym_lane_get(w->dev, w->gpu, &lane);
     if (ready) {
-        *rc = GPUSYM_SUCCESS == launch(w, lane, op, type, out.at, in.at, target->layout.bytes) ? OMPI_SUCCESS
-                                                                                               : MPI_ERR_OTHER;
+        const int ended = launch(w, lane, op, type, out.at, in.at, target->layout.bytes);
+        *rc = osc_gpusym_class(w->comm, w->dev, ended);
         if (OMPI_SUCCESS == *rc && NULL != out.scratch) {
             *rc = osc_gpusym_unpack(w, target, out.at);
         }

@@ -6,6 +6,7 @@
 #include "mca/osc/gpusym/elements.h"
 
 #include "mca/osc/gpusym/ask.h"
+#include "mca/osc/gpusym/report.h"
 
 void osc_gpusym_origin(const osc_gpusym_window_t *w, const void *buf, size_t count, struct ompi_datatype_t *type,
                        osc_gpusym_elements_t *e)
@@ -38,7 +39,7 @@ void osc_gpusym_cut(osc_gpusym_elements_t *e, size_t bytes)
 int osc_gpusym_pack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return osc_gpusym_class(w->dev, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
+    return osc_gpusym_class(w->comm, w->dev, gpusym_layout_pack(w->dev, w->gpu, l, packed, e->buf, l->bytes));
 }
 
 int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, void *packed)
@@ -46,14 +47,15 @@ int osc_gpusym_gather(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, vo
     if (e->far) {
         return osc_gpusym_ask(w, e->owner, &e->layout, e->at, packed, false);
     }
-    return e->gpu ? osc_gpusym_pack(w, e, packed)
-                  : osc_gpusym_class(w->dev, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
+    return e->gpu
+               ? osc_gpusym_pack(w, e, packed)
+               : osc_gpusym_class(w->comm, w->dev, gpusym_layout_gather(&e->layout, e->buf, packed, e->layout.bytes));
 }
 
 int osc_gpusym_unpack(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
 {
     const gpusym_layout_t *l = &e->layout;
-    return osc_gpusym_class(w->dev, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
+    return osc_gpusym_class(w->comm, w->dev, gpusym_layout_unpack(w->dev, w->gpu, l, e->buf, packed, l->bytes));
 }
 
 int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, const void *packed)
@@ -61,6 +63,7 @@ int osc_gpusym_scatter(osc_gpusym_window_t *w, const osc_gpusym_elements_t *e, c
     if (e->far) {
         return osc_gpusym_ask(w, e->owner, &e->layout, e->at, (void *) (uintptr_t) packed, true);
     }
-    return e->gpu ? osc_gpusym_unpack(w, e, packed)
-                  : osc_gpusym_class(w->dev, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
+    return e->gpu
+               ? osc_gpusym_unpack(w, e, packed)
+               : osc_gpusym_class(w->comm, w->dev, gpusym_layout_scatter(&e->layout, e->buf, packed, e->layout.bytes));
 }

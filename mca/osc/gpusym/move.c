@@ -20,6 +20,7 @@
 #include "mca/common/gpusym/gpus.h"
 #include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/remote.h"
+#include "mca/osc/gpusym/report.h"
 
 int osc_gpusym_refuse(const char *call, const char *why)
 {
@@ -120,7 +121,7 @@ static bool poll_copies(osc_gpusym_window_t *w, int target)
             at = &c->next;
             continue;
         }
-        w->error = done < 0 ? osc_gpusym_class(w->dev, done) : w->error;
+        w->error = done < 0 ? osc_gpusym_class(w->comm, w->dev, done) : w->error;
         *at = c->next;
         free(c);
     }
@@ -186,7 +187,7 @@ static int start_copy(osc_gpusym_window_t *w, int target, const osc_gpusym_eleme
     if (GPUSYM_SUCCESS != rc) {
         free(c);
     }
-    return osc_gpusym_class(w->dev, rc);
+    return osc_gpusym_class(w->comm, w->dev, rc);
 }
 
 /* ---- from elements to elements ---- */
@@ -232,11 +233,13 @@ static int move_run(const osc_gpusym_window_t *w, const osc_gpusym_elements_t *t
     char *const run = unpack ? from->buf + from->layout.lo : to->buf + to->layout.lo;
 
     if (!to->gpu && !from->gpu) {
-        return osc_gpusym_class(w->dev, unpack ? gpusym_layout_scatter(l, to->buf, run, l->bytes)
-                                               : gpusym_layout_gather(l, from->buf, run, l->bytes));
+        return osc_gpusym_class(w->comm, w->dev,
+                                unpack ? gpusym_layout_scatter(l, to->buf, run, l->bytes)
+                                       : gpusym_layout_gather(l, from->buf, run, l->bytes));
     }
-    return osc_gpusym_class(w->dev, unpack ? gpusym_layout_unpack(w->dev, w->gpu, l, to->buf, run, l->bytes)
-                                           : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
+    return osc_gpusym_class(w->comm, w->dev,
+                            unpack ? gpusym_layout_unpack(w->dev, w->gpu, l, to->buf, run, l->bytes)
+                                   : gpusym_layout_pack(w->dev, w->gpu, l, run, from->buf, l->bytes));
 }
 
 int osc_gpusym_move(osc_gpusym_window_t *w, int target, const osc_gpusym_elements_t *to,

@@ -12,6 +12,7 @@
 
 #include "mca/common/ompi/pieces.h"
 #include "mca/common/ompi/tags.h"
+#include "mca/osc/gpusym/report.h"
 
 #define ORDERS 4u /* with data, under way */
 
@@ -277,8 +278,9 @@ static int run_copy(osc_gpusym_window_t *w, const run_t *run, uint64_t off, char
         return OMPI_SUCCESS;
     }
     gpusym_layout_find(bytes, &ompi_mpi_byte.dt, &l);
-    return osc_gpusym_class(w->dev, back ? gpusym_layout_unpack(w->dev, w->gpu, &l, run->at + off, data, bytes)
-                                         : gpusym_layout_pack(w->dev, w->gpu, &l, data, run->at + off, bytes));
+    return osc_gpusym_class(w->comm, w->dev,
+                            back ? gpusym_layout_unpack(w->dev, w->gpu, &l, run->at + off, data, bytes)
+                                 : gpusym_layout_pack(w->dev, w->gpu, &l, data, run->at + off, bytes));
 }
 
 /* ---- access ---- */

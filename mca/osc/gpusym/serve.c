@@ -24,6 +24,7 @@
 #include "mca/common/ompi/tags.h"
 #include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/reduce.h"
+#include "mca/osc/gpusym/report.h"
 
 #define RECEIVES 4u /* posted */
 #define ANSWERS 4u  /* with data, under way */
@@ -161,7 +162,7 @@ int osc_gpusym_own_copy(osc_gpusym_window_t *w, const osc_gpusym_rows_t *rows, u
         const osc_gpusym_rows_t *r = &rows[started];
         rc = !find_place(w, r, &place)
                  ? MPI_ERR_RMA_RANGE
-                 : osc_gpusym_class(w->dev, start_rows(w, r, &place, packed, pinned, write, &copy[started]));
+                 : osc_gpusym_class(w->comm, w->dev, start_rows(w, r, &place, packed, pinned, write, &copy[started]));
         started += OMPI_SUCCESS == rc ? 1 : 0;
         packed += r->rows * r->width;
     }
@@ -173,7 +174,7 @@ int osc_gpusym_own_copy(osc_gpusym_window_t *w, const osc_gpusym_rows_t *rows, u
             }
             done = gpusym_copy_poll(&copy[i]);
         }
-        rc = done < 0 && OMPI_SUCCESS == rc ? osc_gpusym_class(w->dev, done) : rc;
+        rc = done < 0 && OMPI_SUCCESS == rc ? osc_gpusym_class(w->comm, w->dev, done) : rc;
     }
     return rc;
 }

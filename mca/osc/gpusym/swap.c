@@ -14,6 +14,7 @@
 #include "mca/common/gpusym/gpus.h"
 #include "mca/common/gpusym/memory/left.h"
 #include "mca/osc/gpusym/counters.h"
+#include "mca/osc/gpusym/report.h"
 
 _Static_assert(8 == offsetof(gpusym_combine_t, result) && 16 == offsetof(gpusym_combine_t, compared) &&
                    24 == offsetof(gpusym_combine_t, op) && 28 == offsetof(gpusym_combine_t, type) &&
@@ -137,6 +138,6 @@ bool osc_gpusym_swap(osc_gpusym_window_t *w, const osc_gpusym_swap_t *swap, int 
     if (GPUSYM_SUCCESS == done) {
         osc_gpusym_count(OSC_GPUSYM_BY_COMMAND);
     }
-    *rc = osc_gpusym_class(w->dev, done);
+    *rc = osc_gpusym_class(w->comm, w->dev, done);
     return true;
 }

@@ -57,15 +57,6 @@ int osc_gpusym_any_rank(ompi_communicator_t *comm, bool mine, bool *answer)
     return rc;
 }
 
-int osc_gpusym_class(const gpusym_device_t *dev, int rc)
-{
-    if (GPUSYM_SUCCESS == rc) {
-        return OMPI_SUCCESS;
-    }
-    OSC_GPUSYM_VERBOSE("a copy failed (%d): %s", rc, dev->error());
-    return GPUSYM_ERR_NO_MEMORY == rc ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
-}
-
 /* ---- this rank's memory ---- */
 
 /* Of the segment of a part of that many bytes; 0: of none. */

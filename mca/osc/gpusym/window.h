@@ -204,9 +204,6 @@ uint32_t osc_gpusym_take_ticket(osc_gpusym_queue_t *q);
 bool osc_gpusym_is_turn(const osc_gpusym_queue_t *q, uint32_t ticket);
 void osc_gpusym_next_turn(osc_gpusym_queue_t *q);
 
-/* MPI's class for an error of the device, which gets a verbose line. */
-int osc_gpusym_class(const gpusym_device_t *dev, int rc);
-
 /* Looks whether the others live. MPI_ERR_OTHER: one has died, which is said once a process. */
 int osc_gpusym_window_look(osc_gpusym_window_t *w);
 /* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
