@@ -19,18 +19,21 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
     return threads < SM_THREADS ? SM_THREADS : threads;
 }
 
-/* One block does all of a short message: blocks that wait for each other at the end take 1.2 us more. In graphs of ten
- * calls on 2 x H200, us, by the table of other calls, and so: 4 KiB 5.4, 4.25; 8 KiB 5.6, 4.65; 16 KiB 5.6, 5.45;
- * 32 KiB 6.3, 7.5. */
+/* One block does all of a short message: blocks that count themselves at the end take 0.4 us more. */
 #define ONE_BLOCK_PACKS 1024u
+/* All-reduces of two ranks that have no warp left for the entries in one block go by blocks of so many packs, up to so
+ * many. In graphs of ten calls on 2 x H200, us, by one block and so: 4 KiB 2.77, 3.09; 8 KiB 3.39, 3.10; 16 KiB 4.60,
+ * 3.15. 32 KiB by the table of other calls 3.29, so 3.25; 64 KiB 3.47, 3.66. */
+#define BLOCK_PACKS 64u
+#define BLOCKS_PACKS_MAX 1024u
 /* The longest message of an all-reduce in LL lines, behind which are LL128 lines: there are fewer blocks than other
  * calls may have. 128 KiB 8.0 us by LL, 8.7 by LL128; 256 KiB 11.7, 9.3. And the longest segment of an exchange, behind
  * which it is stored: examples/cg in graphs, us an iteration, with faces of 8 KiB 27.9 by LL, 30.3 stored; 18 KiB 32.1,
  * 31.4; 32 KiB 35.1, 33.5; 128 KiB 67, 50. Measured on 2 x H200 only. */
 #define LL_MAX (128ull << 10)
 #define EXCHANGE_LL_MAX (16ull << 10)
-/* From here on LL128 lines by blocks of more threads: 512 KiB 10.1 us in place of 12.0, 256 KiB 9.5 in place of 9.2. */
-#define LL128_LONG (512ull << 10)
+/* Threads of a block of LL128 lines. 512 KiB by 256 threads 8.15 us, by 512 8.64; 768 KiB 10.6, 12.2. */
+#define LL128_THREADS 256u
 /* The longest message in such lines: 640 KiB 11.0 us, stored 14.9; 896 KiB 13.9, 15.6; 1 MiB, an epoch more, 22.5 and
  * 16.1. */
 #define LL128_MAX (896ull << 10)
@@ -45,16 +48,17 @@ uint32_t gpusym_tuning_stream_threads(uint32_t sm_count, unsigned nth, bool simu
 #define ZERO_COPY_BLOCKS 32u
 #define ZERO_COPY_THREADS 256u
 
-/* A pack a thread, as far as there are threads. */
+/* A pack a thread, and a warp that meanwhile waits for the peers' entries, as far as there are threads. */
+#define WARP 32u
 static uint32_t threads_of(uint64_t packs)
 {
-    return packs < GPUSYM_THREADS_MAX ? (uint32_t) (packs + 31) / 32 * 32 : GPUSYM_THREADS_MAX;
+    const uint64_t threads = (packs + WARP - 1) / WARP * WARP + WARP;
+    return threads < GPUSYM_THREADS_MAX ? (uint32_t) threads : GPUSYM_THREADS_MAX;
 }
 
 uint32_t gpusym_tuning_stream_lines(uint64_t bytes, uint32_t nranks)
 {
-    const uint32_t threads = threads_of((bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (nranks - 1));
-    return 0 != threads ? threads : 32;
+    return threads_of((bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (nranks - 1));
 }
 
 static bool is_exchange(unsigned coll)
@@ -104,11 +108,14 @@ void gpusym_tuning_stream(gpusym_tuning_call_t *call, uint64_t zero_copy_min, gp
         forced->blocks = ZERO_COPY_BLOCKS;
         forced->threads = ZERO_COPY_THREADS;
     }
-    if (packs <= ONE_BLOCK_PACKS) {
+    if (packs <= (sums ? GPUSYM_THREADS_MAX - WARP : ONE_BLOCK_PACKS)) {
         forced->blocks = 1;
         forced->threads = threads_of(packs);
-    } else if (sums && call->bytes >= LL128_LONG) {
-        forced->threads = GPUSYM_THREADS_MAX;
+    } else if (sums && packs <= BLOCKS_PACKS_MAX) {
+        forced->blocks = (uint32_t) ((packs + BLOCK_PACKS - 1) / BLOCK_PACKS);
+        forced->threads = threads_of(BLOCK_PACKS);
+    } else if (sums && call->bytes > LL_MAX && call->bytes <= LL128_MAX) {
+        forced->threads = LL128_THREADS;
     }
     if (sums && call->bytes > LL128_MAX) {
         call->ll128 = false;
