@@ -32,7 +32,9 @@ static void run_on_stream(unsigned kernel, gs_ctx_t c, const gpusym_work_t *w)
 {
     gpusym_work_t own = *w;
     const uint32_t plan = gpusym_family_plan(gpusym_kernel_family(kernel));
-    const uint32_t status = gs_stream_begin(c, w, plan, gs_is_sized(w), &own.epoch);
+    gs_count_t count;
+    const uint32_t status = gs_stream_begin(c, w, plan, gs_is_sized(w), &count, NULL);
+    own.epoch = count.epoch;
     if (GPUSYM_STATUS_OK == status) {
         run(gpusym_kernel_find(gpusym_kernel_family(kernel), w->op, w->type), c, &own);
     } else {

@@ -20,12 +20,21 @@
 #define IF_0(...)
 #define IF_1(...) __VA_ARGS__
 
+/* On a stream the block's only thread has begun with that count. */
+#define GS_SIM_COUNT(w)                                                        \
+    w->epoch, GS_ON_STREAM(w) ? gs_stream_entries(*gs_block_own()) : 0, false, \
+    {                                                                          \
+        {                                                                      \
+            0, 0                                                               \
+        }                                                                      \
+    }
+
 /* clang-format off */
 /* The generic kernel. */
 #define GPUSYM_FAMILY(id, ...)                                                     \
     IF(HERE(id), void gpusym_kernel_sim_any_##id(gs_ctx_t c, const gpusym_work_t *w) \
     {                                                                              \
-        const gs_kernel_t kernel = {w, GS_ANY, GS_ANY, GS_REDUCES_##id, w->epoch};           \
+        const gs_kernel_t kernel = {w, GS_ANY, GS_ANY, GS_REDUCES_##id, GS_SIM_COUNT(w)};           \
         GS_RUN_##id(c, kernel);                                                    \
     })
 #include "kernels/kernels.def"
@@ -34,7 +43,7 @@
 #define GPUSYM_KERNEL(a, o, t)                                                             \
     IF(HERE(a), void gpusym_kernel_sim_##a##_##o##_##t(gs_ctx_t c, const gpusym_work_t *w) \
     {                                                                                      \
-        const gs_kernel_t kernel = {w, GPUSYM_OP_##o, GPUSYM_T_##t, GS_REDUCES_##a, w->epoch};       \
+        const gs_kernel_t kernel = {w, GPUSYM_OP_##o, GPUSYM_T_##t, GS_REDUCES_##a, GS_SIM_COUNT(w)};       \
         GS_RUN_##a(c, kernel);                                                             \
     })
 /* clang-format on */

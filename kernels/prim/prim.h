@@ -232,6 +232,12 @@ GS_FN bool gs_is_sized(const gpusym_work_t *w)
     return GS_ON_STREAM(w) && w->early >= GPUSYM_STREAM_SIZED_BEGINS;
 }
 
+/* Whether a kernel that takes commands is resident: none on a stream is. */
+GS_FN bool gs_lingers(const gpusym_work_t *w)
+{
+    return !GS_ON_STREAM(w) && 0 != w->linger_ns;
+}
+
 /* Whether rank p, which has sent this entry, is in our call; sized: and has as many bytes for us as we expect. */
 GS_FN bool gs_is_in_call(const gpusym_work_t *w, uint32_t p, bool sized, uint64_t said)
 {
@@ -243,8 +249,9 @@ GS_FN bool gs_is_in_call(const gpusym_work_t *w, uint32_t p, bool sized, uint64_
     return 0 == other >> 32 && GPUSYM_SIZED_HASH(w->recv[p].bytes) == hash;
 }
 
-/* Of a call on a stream: whether the peer is in another one, or has failed. Time counts from when it is in this one. */
-GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
+/* Of a call on a stream: whether the peer is in another one, or has failed. GS_NOT_YET: it is in none yet. */
+#define GS_NOT_YET 0xffffffffu
+GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, uint32_t peer)
 {
     const gs_count_t count = gs_count_read(w);
     uint64_t said;
@@ -252,8 +259,7 @@ GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, gs_wait_t *wait, u
         return GPUSYM_STATUS_PEER | peer << 8;
     }
     if (!gs_ll_ld(gs_enter_line(w, w->rank, peer, count.calls % 2, GS_ENTRY), count.epoch, &said)) {
-        wait->since_ns = 0;
-        return GPUSYM_STATUS_OK;
+        return GS_NOT_YET;
     }
     return gs_is_in_call(w, peer, gs_is_sized(w), said) ? (uint32_t) GPUSYM_STATUS_OK
                                                         : GPUSYM_STATUS_MISMATCH | peer << 8;
@@ -271,8 +277,10 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
     }
     const uint64_t now = gs_now_ns();
     if (GS_ON_STREAM(w)) {
-        const uint32_t status = gs_wait_on_stream(w, wait, peer);
-        if (GPUSYM_STATUS_OK != status) {
+        const uint32_t status = gs_wait_on_stream(w, peer);
+        if (GS_NOT_YET == status) {
+            wait->since_ns = 0; /* time counts from when it is in this call */
+        } else if (GPUSYM_STATUS_OK != status) {
             return status;
         }
     }
@@ -491,6 +499,16 @@ GS_FN gs_pack_t gs_ld_user(const void *base, uint32_t align, uint64_t bytes, uin
         return gs_ld16((const char *) base + 16 * i);
     }
     return gs_ld_unaligned(base, align, bytes, i);
+}
+
+/* The same, inline for a last pack of one word too: the whole message may be that. */
+GS_FN gs_pack_t gs_ld_user_word(const void *base, uint32_t align, uint64_t bytes, uint64_t i)
+{
+    if (align >= 8 && 8 == bytes - 16 * i) {
+        const gs_pack_t v = {{*(const uint64_t *) ((const char *) base + 16 * i), 0}};
+        return v;
+    }
+    return gs_ld_user(base, align, bytes, i);
 }
 
 GS_FN void gs_st_user(void *base, uint32_t align, uint64_t bytes, uint64_t i, gs_pack_t v)

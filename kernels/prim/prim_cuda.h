@@ -308,10 +308,36 @@ GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
     return true;
 }
 
+/* The same of a launch on a stream of which the host is not told: what its blocks have stored is there for the stream's
+ * next launch, and nobody looks before. So there is no fence, which would wait for stores that are on their way to
+ * peers: 0.8 us. The ticket says in its upper half how many blocks have failed. */
+GS_FN bool gs_last_quietly(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+{
+    uint32_t *ticket = (uint32_t *) w->peer[w->rank];
+    const uint32_t failed = 0 != *status ? 1u << 16 : 0;
+    if (0 != failed) {
+        atomicMax(ticket + 1, *status);
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    }
+    const uint32_t before = atomicAdd(ticket, 1u + failed);
+    if ((before & 0xffffu) != c.nblocks - 1) {
+        return false;
+    }
+    gs_local_st(ticket, 0);
+    if (0 != (before >> 16 | failed)) {
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+        *status = atomicExch(ticket + 1, 0u);
+    }
+    return true;
+}
+
 GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 {
     if (1 == c.nblocks) {
         return true;
+    }
+    if (GS_ON_STREAM(w) && NULL == w->done) {
+        return gs_last_quietly(c, w, status);
     }
     if (!gs_last_keeps(c, w, *status)) {
         return false;

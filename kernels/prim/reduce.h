@@ -315,6 +315,9 @@ typedef struct {
     uint32_t op, type; /* or both GS_ANY */
     bool reduces;      /* else packs are moved as they are */
     uint32_t epoch;    /* w->epoch; of a call on a stream, in families that have kernels for that, the GPU's */
+    uint32_t entries;  /* 0, or 1 plus the set of the entries that a call on a stream awaits as it ends */
+    bool loaded;       /* `ahead` is what this thread sends first: loaded by gs_stream_begin() */
+    gs_pack_t ahead;
 } gs_kernel_t;
 
 GS_FN void gs_acc_op(gs_kernel_t kernel, gs_acc_t *acc, gs_pack_t v)

@@ -39,7 +39,7 @@
 #ifndef GPUSYM_KERNELS_PRIM_STREAM_H
 #define GPUSYM_KERNELS_PRIM_STREAM_H
 
-#include "kernels/prim/prim.h"
+#include "kernels/prim/reduce.h"
 
 /* Sends a line to all ranks. */
 GS_FN void gs_enter_send(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint64_t what,
@@ -74,24 +74,31 @@ GS_FN uint64_t gs_stream_entry(const gpusym_work_t *w, uint32_t p, bool sized)
                : w->enter_sig;
 }
 
+/* The first rank to which this thread sends an entry, and from which it awaits one: the last threads have the least to
+ * do for a short message. The next ones are nthreads further. */
+GS_FN uint32_t gs_stream_rank(gs_ctx_t c)
+{
+    return c.nthreads - 1 - c.thread;
+}
+
 /* Sends the entries of this rank. first: what this thread's first one says. */
 GS_FN void gs_stream_enter(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, bool sized, uint64_t first)
 {
-    for (uint32_t p = c.thread; p < w->nranks; p += c.nthreads) {
+    for (uint32_t p = gs_stream_rank(c); p < w->nranks; p += c.nthreads) {
         if (p != w->rank) {
             gs_ll_st(gs_enter_line(w, p, w->rank, count.calls % 2, GS_ENTRY),
-                     p == c.thread ? first : gs_stream_entry(w, p, sized), count.epoch);
+                     p == gs_stream_rank(c) ? first : gs_stream_entry(w, p, sized), count.epoch);
         }
     }
 }
 
-/* Waits for the lines of all ranks, which are to have our signature. The worst status of the block's threads. *most:
- * becomes the largest lower half of those that this thread has waited for, if it is more. */
+/* Waits for the lines of this thread's ranks, which are to have our signature. Its status. *most: becomes the largest
+ * lower half of those, if it is more. */
 GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t which, uint32_t epoch,
                                bool sized, uint32_t *most)
 {
     uint32_t status = GPUSYM_STATUS_OK;
-    for (uint32_t p = c.thread; p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
+    for (uint32_t p = gs_stream_rank(c); p < w->nranks && GPUSYM_STATUS_OK == status; p += c.nthreads) {
         gs_wait_t wait = GS_WAIT_INIT;
         uint64_t said = w->enter_sig;
         while (GPUSYM_STATUS_OK == status && p != w->rank &&
@@ -105,14 +112,19 @@ GS_FN uint32_t gs_stream_await(gs_ctx_t c, const gpusym_work_t *w, uint32_t set,
             *most = (uint32_t) said > *most ? (uint32_t) said : *most;
         }
     }
-    return gs_block_worst(c, status);
+    return status;
 }
 
-/* Waits for the entries of all ranks; with them the block knows how many epochs the call takes. */
-GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, gs_count_t count, bool sized)
+/* Waits for the entries of all ranks, in this set; with them the block knows how many epochs the call takes. status:
+ * this thread's. Returns the worst of the block. */
+GS_FN uint32_t gs_stream_await_all(gs_ctx_t c, const gpusym_work_t *w, uint32_t set, uint32_t epoch, bool sized,
+                                   uint32_t status)
 {
     uint32_t most = (uint32_t) w->epochs << GPUSYM_SIZED_HASH_BITS;
-    const uint32_t status = gs_stream_await(c, w, count.calls % 2, GS_ENTRY, count.epoch, sized, &most);
+    if (GPUSYM_STATUS_OK == status) {
+        status = gs_stream_await(c, w, set, GS_ENTRY, epoch, sized, &most);
+    }
+    status = gs_block_worst(c, status);
     if (sized && GPUSYM_STATUS_OK == status) {
         most = gs_block_worst(c, most);
         if (0 == c.thread) {
@@ -190,7 +202,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
     gpusym_slot_head_t *head = gs_slot_head(w);
     const uint32_t before = gs_block_worst(c, gs_local_ld(&head->failed));
     gs_enter_send(c, w, 0, GS_WORD, w->enter_sig, epoch);
-    uint32_t unused = 0, status = gs_stream_await(c, w, 0, GS_WORD, epoch, false, &unused);
+    uint32_t unused = 0, status = gs_block_worst(c, gs_stream_await(c, w, 0, GS_WORD, epoch, false, &unused));
     if (GPUSYM_STATUS_OK == status) {
         gs_stream_zero_lines(c, w, GS_ENTRY);
         gs_stream_zero(c, w, GPUSYM_ENTER_OFF, GPUSYM_ENTER_OFF + GPUSYM_ENTER_LINES); /* where buffers were */
@@ -198,7 +210,7 @@ GS_OUTLINE void gs_stream_wipe(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoc
         gs_fence_system();
         gs_block_sync(c);
         gs_enter_send(c, w, 1, GS_WORD, w->enter_sig, epoch);
-        status = gs_stream_await(c, w, 1, GS_WORD, epoch, false, &unused);
+        status = gs_block_worst(c, gs_stream_await(c, w, 1, GS_WORD, epoch, false, &unused));
     }
     gs_stream_zero_lines(c, w, GS_WORD);
     gs_fence_system();
@@ -227,22 +239,41 @@ GS_OUTLINE gs_count_t gs_stream_anew(gs_ctx_t c, const gpusym_work_t *w, uint32_
     return count;
 }
 
-/* Begins a launch on a stream: *epoch is its first one. plan: the family's, a constant on a GPU; of zero copy, the
- * kernel accesses peers' buffers, and waits for entries. The status, the same in all threads; if it is not
- * GPUSYM_STATUS_OK, the caller ends the launch with it. */
-GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan, bool sized, uint32_t *epoch)
+/* The set of the entries that a launch awaits as it ends, plus 1; 0: none. */
+GS_FN uint32_t gs_stream_entries(gs_count_t count)
+{
+    return 0 == count.longer ? 1 + count.calls % 2 : 0;
+}
+
+/* What this thread sends first of an all-reduce. */
+GS_FN gs_pack_t gs_stream_first(gs_ctx_t c, const gpusym_work_t *w)
+{
+    const uint32_t i = c.block * c.nthreads + c.thread;
+    const gs_pack_t none = {{0, 0}};
+    return 16ull * i < w->bytes ? gs_ld_user_word(w->in, gs_align(w->in), w->bytes, i) : none;
+}
+
+/* Begins a launch on a stream: *begun is its count, with its first epoch. plan: the family's, a constant on a GPU; of
+ * zero copy, the kernel accesses peers' buffers, and waits for entries. ahead: NULL, or becomes gs_stream_first(): that
+ * of the count does not wait for its load. The status, the same in all threads; if it is not GPUSYM_STATUS_OK, the
+ * caller ends the launch with it. */
+GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan, bool sized, gs_count_t *begun,
+                               gs_pack_t *ahead)
 {
     const bool straight = GPUSYM_PLAN_STRAIGHT(plan);
     /* Before the kernel ahead has ended: the descriptor's lines, in which segments are, come from afar. */
-    const uint64_t entry = gs_stream_entry(w, c.thread, sized);
+    const uint64_t entry = gs_stream_entry(w, gs_stream_rank(c), sized);
     gs_stream_order();
+    if (NULL != ahead) {
+        *ahead = gs_stream_first(c, w);
+    }
     gs_count_t count = gs_count_read(w);
     if (count.epoch > GPUSYM_STREAM_EPOCH_MAX) {
         count = gs_stream_anew(c, w, count.epoch);
     }
-    *epoch = count.epoch;
     count.longer = 0 != count.longer || (sized ? GPUSYM_STREAM_SIZED_BEGINS : GPUSYM_STREAM_BEGINS) != w->early;
     count.epochs = (uint32_t) w->epochs;
+    *begun = count;
     if (0 == c.thread) {
         *gs_block_own() = count; /* for the end */
     }
@@ -264,21 +295,17 @@ GS_FN uint32_t gs_stream_begin(gs_ctx_t c, const gpusym_work_t *w, uint32_t plan
     if (0 == count.longer) {
         return GPUSYM_STATUS_OK;
     }
-    const uint32_t status = gs_stream_await_all(c, w, count, sized);
+    const uint32_t status = gs_stream_await_all(c, w, count.calls % 2, count.epoch, sized, GPUSYM_STATUS_OK);
     return straight && GPUSYM_STATUS_OK == status ? gs_stream_find(c, w, plan, count.epoch) : status;
 }
 
 /* Ends it, behind a barrier of the block. */
-GS_FN void gs_stream_end_as(gs_ctx_t c, const gpusym_work_t *w, bool sized, uint32_t status)
+GS_FN void gs_stream_end_now(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    gs_count_t count = *gs_block_own();
-    if (0 == c.block && 0 == count.longer && GPUSYM_STATUS_OK == status) {
-        status = gs_stream_await_all(c, w, count, sized);
-        count = sized ? *gs_block_own() : count;
-    }
     if (0 != c.thread || !gs_last_block(c, w, &status)) {
         return;
     }
+    const gs_count_t count = *gs_block_own();
     const uint32_t failed = GPUSYM_STATUS_OK != count.failed ? count.failed : status;
     const gs_pack_t next = {{(uint64_t) (count.calls + 1) << 32 | (count.epoch + count.epochs),
                              (uint64_t) failed << 32 | (count.epochs > 1)}};
@@ -297,14 +324,10 @@ GS_FN void gs_stream_end_as(gs_ctx_t c, const gpusym_work_t *w, bool sized, uint
     }
 }
 
+/* The same, out of line. */
 GS_OUTLINE void gs_stream_end(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
-    gs_stream_end_as(c, w, false, status);
-}
-
-GS_OUTLINE void gs_stream_end_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
-{
-    gs_stream_end_as(c, w, true, status);
+    gs_stream_end_now(c, w, status);
 }
 
 /* ---- any launch ---- */
@@ -313,13 +336,28 @@ GS_OUTLINE void gs_stream_end_sized(gs_ctx_t c, const gpusym_work_t *w, uint32_t
 GS_FN void gs_finish(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     status = gs_block_worst(c, status);
-    if (gs_is_sized(w)) {
-        gs_stream_end_sized(c, w, status);
-    } else if (GS_ON_STREAM(w)) {
+    if (GS_ON_STREAM(w)) {
         gs_stream_end(c, w, status);
     } else if (0 == c.thread && gs_last_block(c, w, &status)) {
         gs_done_as(w, w->done_seq, status);
     }
+}
+
+/* The same of one in LL lines. Its entries are awaited while lines are: both have been under way for as long. */
+GS_FN void gs_finish_lines(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
+{
+    const gpusym_work_t *const w = kernel.w;
+    if (!GS_ON_STREAM(w)) {
+        gs_finish(c, w, status);
+        return;
+    }
+    if (0 == c.block && 0 != kernel.entries) {
+        const bool sized = !kernel.reduces && gs_is_sized(w);
+        status = gs_stream_await_all(c, w, kernel.entries - 1, kernel.epoch, sized, status);
+    } else {
+        status = gs_block_worst(c, status);
+    }
+    gs_stream_end_now(c, w, status);
 }
 
 #endif

@@ -38,7 +38,9 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
     for (uint64_t base = 0; base < packs && GPUSYM_STATUS_OK == status; base += chunk, epoch++) {
         const uint64_t n = packs - base < chunk ? packs - base : chunk;
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t v = gs_ld_user(m->in, in_align, m->bytes, base + i);
+            const gs_pack_t v = kernel.loaded && 0 == base && first == i
+                                    ? kernel.ahead
+                                    : gs_ld_user_word(m->in, in_align, m->bytes, base + i);
             const bool two = gs_ll_two(m->bytes, base + i);
             if (mc) {
                 gs_ll_send((char *) w->mc + gs_ll_at(w, w->rank, epoch, i), v, two, epoch, true);
@@ -49,12 +51,35 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
             }
         }
         for (uint64_t i = first; i < n; i += stride) {
-            const gs_pack_t own = gs_ld_user(m->in, in_align, m->bytes, base + i);
+            const gs_pack_t own = kernel.loaded && 0 == base && first == i
+                                      ? kernel.ahead
+                                      : gs_ld_user_word(m->in, in_align, m->bytes, base + i);
             const bool two = gs_ll_two(m->bytes, base + i);
             const gs_pack_t v = gs_ll_reduce(kernel, 0, w->nranks, epoch, i, two, own, &status);
             if (GPUSYM_STATUS_OK == status) {
-                gs_st_user(m->out, out_align, m->bytes, base + i, v);
+                gs_st_user_word(m->out, out_align, m->bytes, base + i, v);
             }
+        }
+    }
+    return status;
+}
+
+/* A call on a stream, of one epoch, of which no thread has more than a pack: as few instructions as can be. */
+GS_FN uint32_t gs_agxll_r_once(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t *m)
+{
+    const gpusym_work_t *const w = kernel.w;
+    const uint32_t i = c.block * c.nthreads + c.thread;
+    uint32_t status = GPUSYM_STATUS_OK;
+    if (GPUSYM_PACK * i < m->bytes) {
+        const bool two = gs_ll_two(m->bytes, i);
+        const gs_pack_t own = kernel.loaded ? kernel.ahead : gs_ld_user_word(m->in, gs_align(m->in), m->bytes, i);
+        GS_NO_UNROLL
+        for (uint32_t q = 1; q < w->nranks; q++) {
+            gs_ll_send(gs_ll_line(w, gs_nth(w, q), w->rank, kernel.epoch, i), own, two, kernel.epoch, false);
+        }
+        const gs_pack_t v = gs_ll_reduce(kernel, 0, w->nranks, kernel.epoch, i, two, own, &status);
+        if (GPUSYM_STATUS_OK == status) {
+            gs_st_user_word(m->out, gs_align(m->out), m->bytes, i, v);
         }
     }
     return status;
@@ -180,7 +205,7 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
 /* Whether the call of a launch is done as a commanded one. */
 GS_FN bool gs_is_commanded(const gpusym_work_t *w)
 {
-    return GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early;
+    return !GS_ON_STREAM(w) && (GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early);
 }
 
 /* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this
@@ -215,13 +240,16 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    if (!gs_is_commanded(w)) {
+    if (!mc && GS_ON_STREAM(w) && GPUSYM_STREAM_BEGINS == w->early &&
+        w->bytes <= (uint64_t) GPUSYM_PACK * c.nblocks * c.nthreads) {
+        status = gs_agxll_r_once(c, kernel, &m);
+    } else if (!gs_is_commanded(w)) {
         status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, kernel.epoch, status);
     }
-    if (!mc && 0 != w->linger_ns) {
+    if (!mc && gs_lingers(w)) {
         gs_agxll_r_resident(c, kernel, gs_block_worst(c, status));
     } else {
-        gs_finish(c, w, status);
+        gs_finish_lines(c, kernel, status);
     }
 }
 

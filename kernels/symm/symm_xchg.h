@@ -357,8 +357,8 @@ GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
     do {
         status = kernel.reduces ? gs_xll_r_call(part, kernel, &r.m, r.epoch)
                                 : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);
-        if (0 == w->linger_ns) {
-            gs_finish(c, w, status);
+        if (!gs_lingers(w)) {
+            gs_finish_lines(c, kernel, status);
             return;
         }
         status = gs_part_worst(c, part, status);
