@@ -26,7 +26,6 @@ victim=$builddir/test/faults/victim
 late=$builddir/test/faults/late
 outlive=$(cd "$(dirname "$0")/.." && pwd)/outlive.sh
 messages=$builddir/test/faults/messages
-windows=$builddir/test/faults/windows
 if [ -n "${MPIRUN:-}" ]; then
     read -ra mpirun <<<"$MPIRUN"
 else
@@ -713,37 +712,28 @@ left_in_shm() {
     [ -z "$left" ] || echo " left in /dev/shm: $left"
 }
 
-# message_faults N FAULTS NAME=VALUE...: a series of messages, of which at most as many fail as there are faults (N).
-message_faults() {
-    local most=$1 faults=$2 why parameter
-    local -a parameters=(--mca coll_gpusym_sim_fail "$2")
-    shift 2
+# series PROGRAM RANKS THINGS TOLD N FAULTS [NAME=VALUE...]: it does a series of things (messages, calls), of which at most as
+# many fail as there are faults (N). Whoever fails tells what matches TOLD.
+series() {
+    local name=$1 ranks=$2 things=$3 told=$4 most=$5 faults=$6 why parameter
+    local -a parameters=(--mca coll_gpusym_sim_fail "$6")
+    shift 6
     for parameter in "$@"; do
         parameters+=(--mca "coll_gpusym_${parameter%%=*}" "${parameter#*=}")
     done
-    as_many 2 "${parameters[@]}" "$messages" --device sim --kinds device,vmm,host,registered --failures "$most"
+    as_many "$ranks" "${parameters[@]}" "$builddir/test/faults/$name" --device sim --kinds device,vmm,host,registered --failures "$most"
     why=$(disgrace)
-    [ "$rc" -eq 0 ] && grep -q 'messages right, .* all as expected' "$dir/log" || why="$why exit status $rc"
-    # Whoever fails says with which rank.
-    grep -q ' messages right, 0 failed' "$dir/log" || grep -Eq 'Rank [01] of .*, in a message .* with rank [01]' "$dir/log" ||
-        why="$why no message with ranks"
-    verdict "messages${*:+, $*}, faults $faults" "$why" "$(sed -n 's/^messages: \([0-9]* messages right, [0-9]* failed\).*/\1/p' "$dir/log")"
+    [ "$rc" -eq 0 ] && grep -q "$things right, .* all as expected" "$dir/log" || why="$why exit status $rc"
+    grep -q " $things right, 0 failed" "$dir/log" || grep -Eq "$told" "$dir/log" || why="$why nothing that matches $told"
+    verdict "$name${*:+, $*}, faults $faults" "$why" "$(sed -n "s/^$name: \([0-9]* $things right, [0-9]* failed\).*/\1/p" "$dir/log")"
 }
 
-# window_faults N FAULTS [NAME=VALUE...]: a series of one-sided calls, of which at most as many fail as there are faults (N).
+message_faults() {
+    series messages 2 messages 'Rank [01] of .*, in a message .* with rank [01]' "$@"
+}
+
 window_faults() {
-    local most=$1 faults=$2 why parameter
-    local -a parameters=(--mca coll_gpusym_sim_fail "$2")
-    shift 2
-    for parameter in "$@"; do
-        parameters+=(--mca "coll_gpusym_${parameter%%=*}" "${parameter#*=}")
-    done
-    as_many 3 "${parameters[@]}" "$windows" --device sim --kinds device,vmm,host,registered --failures "$most"
-    why=$(disgrace)
-    [ "$rc" -eq 0 ] && grep -q 'calls right, .* all as expected' "$dir/log" || why="$why exit status $rc"
-    grep -q ' calls right, 0 failed' "$dir/log" || grep -q 'Rank [012] of a window on .*, in a one-sided call' "$dir/log" ||
-        why="$why no message with a rank and a window"
-    verdict "windows${*:+, $*}, faults $faults" "$why" "$(sed -n 's/^windows: \([0-9]* calls right, [0-9]* failed\).*/\1/p' "$dir/log")"
+    series windows 3 calls 'Rank [012] of a window on .*, in a one-sided call' "$@"
 }
 
 window_faults_few() {
