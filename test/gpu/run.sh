@@ -115,7 +115,7 @@ wants() {
 
 # The program's own last line, not what mpirun says of an exit status.
 closing_line() {
-    { grep -E 'passed, [0-9]+ failed|^verified:' "$1" || grep -vE '^-*$' "$1"; } | tail -n 1
+    { grep -E 'passed, [0-9]+ failed|^verified:|^\[  PASSED  \]' "$1" || grep -vE '^-*$' "$1"; } | tail -n 1
 }
 
 # launch LABEL LIMIT RANKS ARGUMENT...: mpirun with its log in $log; sets rc, took
@@ -133,7 +133,7 @@ check() {
     launch "$@"
     case $rc in
         0)
-            if grep -Eq '[1-9][0-9]* passed, 0 failed|^verified: yes' "$log"; then
+            if grep -Eq '[1-9][0-9]* passed, 0 failed|^verified: yes|^\[  PASSED  \] [1-9]' "$log"; then
                 verdict PASS "$1" "$took" "$(closing_line "$log")"
                 return
             fi
@@ -275,9 +275,19 @@ sharing() {
         'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"' own "$kit/bin/allreduce" "${few_cases[@]}"
 }
 
+# The kernels of several ranks side by side on one GPU: what the simulator, whose blocks have one thread, cannot show.
+kernels() {
+    local of
+    [ "$device" = sim ] && return # make check does it
+    for of in kernels exchange on_stream; do
+        [ ! -x "$kit/bin/test_$of" ] || check "kernels, one GPU: test_$of" 60 1 "$kit/bin/test_$of"
+    done
+}
+
 tests_stage() {
     local n
     shorten
+    kernels
     measure "gpusym_info" 60 1 "$kit/bin/gpusym_info"
     [ "$most" -lt 2 ] || measure "gpusym_info --check, $most ranks" 60 "$most" "$kit/bin/gpusym_info" --check
     for n in "${ranks[@]}"; do

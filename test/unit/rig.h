@@ -19,6 +19,7 @@
 #include "kernels/kernels.h"
 #include "mca/common/gpusym/memory/heap.h"
 #include "test/unit/clock.h"
+#include "test/unit/rig_gpu.h"
 
 __extension__ typedef __int128 wide_t;
 __extension__ typedef unsigned __int128 uwide_t;
@@ -393,7 +394,7 @@ typedef struct {
     uint32_t epoch, seq;
     uint32_t abort;
     uint64_t limit_ns;
-} rig_t;
+} rig_t; /* of rig_memory(), as are parts: kernels access the abort and completion words */
 
 typedef struct {
     uint8_t *memory, *data;
@@ -430,13 +431,12 @@ static int multicast_members(const void *mp, void **alias, unsigned max)
 
 static rig_t *rig_new(uint32_t nranks, uint64_t slot_size, uint32_t max_blocks, uint32_t epoch)
 {
-    rig_t *rig = calloc(1, sizeof *rig);
-    assert_non_null(rig);
+    rig_t *rig = rig_memory(sizeof *rig);
     rig->nranks = nranks;
     rig->slot_size = slot_size;
     rig->epoch = epoch;
     rig->limit_ns = PATIENCE_NS;
-    rig->blocks = gpusym_slot_layout(slot_size, nranks, max_blocks, &rig->shape);
+    rig->blocks = rig_blocks(nranks, gpusym_slot_layout(slot_size, nranks, max_blocks, &rig->shape));
     assert_in_range(rig->blocks, 1, max_blocks);
     rig->shape.mc = rig->mc = aligned_alloc(4096, (slot_size + 4095) / 4096 * 4096);
     assert_non_null(rig->mc);
@@ -444,8 +444,7 @@ static rig_t *rig_new(uint32_t nranks, uint64_t slot_size, uint32_t max_blocks, 
     multicast_rig = rig;
     gpusym_kernel_sim_mc_members = multicast_members;
     for (uint32_t r = 0; r < nranks; r++) {
-        rig->slot[r] = aligned_alloc(4096, (slot_size + GUARD + 4095) / 4096 * 4096);
-        assert_non_null(rig->slot[r]);
+        rig->slot[r] = rig_slot(slot_size + GUARD);
         memset(rig->slot[r], 0, slot_size);
         memset(rig->slot[r] + slot_size, GUARD_BYTE, GUARD);
         rig->shape.peer[r] = rig->slot[r];
@@ -468,18 +467,17 @@ static void rig_free(rig_t *rig)
     for (uint32_t r = 0; r < rig->nranks; r++) {
         assert_true(all_bytes(rig->slot[r] + rig->slot_size, GUARD, GUARD_BYTE));
         assert_true(all_bytes(rig->slot[r], 8, 0)); /* no launch has left its ticket behind */
-        free(rig->slot[r]);
+        rig_free_slot(rig->slot[r]);
     }
     assert_true(all_bytes(rig->mc, rig->slot_size, GUARD_BYTE)); /* nobody took it for memory */
     free(rig->mc);
     multicast_rig = NULL;
-    free(rig);
+    rig_free_memory(rig);
 }
 
 static buffer_t buffer_new(uint64_t bytes, unsigned offset)
 {
-    buffer_t b = {.memory = aligned_alloc(64, (bytes + 2 * GUARD + 16 + 63) / 64 * 64)};
-    assert_non_null(b.memory);
+    buffer_t b = {.memory = rig_memory(bytes + 2 * GUARD + 16)};
     b.data = b.memory + GUARD + offset;
     memset(b.memory, GUARD_BYTE, (size_t) (b.data - b.memory) + bytes + GUARD);
     memset(b.data, POISON_BYTE, bytes);
@@ -502,16 +500,16 @@ static gpusym_work_t work_new(const rig_t *rig, uint32_t rank, part_t *part)
     w.done_seq = rig->seq;
     w.rank = rank;
     w.nranks = rig->nranks;
-    w.nthreads = 32;
+    w.nthreads = rig_on_gpu() ? 32 * (1 + rig->seq % (GPUSYM_THREADS_MAX / 32)) : 32;
     return w;
 }
 
 static void part_free(part_t *part)
 {
     free(part->source);
-    free(part->out.memory);
+    rig_free_memory(part->out.memory);
     if (!part->in_place) {
-        free(part->in.memory);
+        rig_free_memory(part->in.memory);
     }
 }
 
@@ -580,7 +578,10 @@ static void *work_off(void *arg)
         if (0 != part->late_us) {
             usleep(part->late_us);
         }
-        for (uint32_t b = 0; b < part->w.nblocks; b++) {
+        if (rig_on_gpu()) {
+            rig_gpu_run(part->w.rank, part->kernel, &part->w);
+        }
+        for (uint32_t b = 0; b < part->w.nblocks && !rig_on_gpu(); b++) {
             gpusym_kernel_sim(part->kernel, &part->w, b);
             end_of_patience(&part->w);
         }

@@ -18,9 +18,8 @@
 /* Fills the parts of a script, rank by rank of call by call, and gives each call its epochs. */
 static part_t *parts_new(rig_t *rig, const call_t *calls, size_t ncalls)
 {
-    part_t *parts = calloc(ncalls * rig->nranks, sizeof *parts);
+    part_t *parts = rig_memory(ncalls * rig->nranks * sizeof *parts);
     uint64_t epochs = 0;
-    assert_non_null(parts);
     for (size_t c = 0; c < ncalls; c++, rig->seq++) {
         epochs += call_parts(rig, &calls[c], &parts[c * rig->nranks], (uint32_t) epochs);
     }
@@ -33,7 +32,7 @@ static void parts_free(const rig_t *rig, part_t *parts, size_t ncalls)
     for (size_t i = 0; i < ncalls * rig->nranks; i++) {
         part_free(&parts[i]);
     }
-    free(parts);
+    rig_free_memory(parts);
 }
 
 /* Runs a script and checks every call. The caller frees the parts. */

@@ -21,6 +21,7 @@
 #include "kernels/kernels.h"
 #include "kernels/plan.h"
 #include "mca/common/gpusym/memory/heap.h"
+#include "test/unit/rig_gpu.h"
 
 enum { RANKS_MAX = 3, BLOCKS_MAX = 3, CALLS = 3000, BYTES_MAX = 40000, SLOT = 256 << 10, SHIFT_MAX = 9 };
 #define WORDS_MAX (BYTES_MAX / sizeof(uint32_t))
@@ -59,7 +60,7 @@ typedef struct {
     bool repeated; /* as by a graph: it tells the host of failures only */
 } call_t;
 
-static uint32_t aborted;
+static uint32_t *aborted;
 static call_t calls[CALLS];
 
 static uint32_t next_random(uint32_t *state)
@@ -165,8 +166,8 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
         w.src_end = call->root + 1;
     }
     w.nblocks = call->blocks;
-    w.nthreads = 32;
-    w.out_local = 1;
+    w.nthreads = rig_on_gpu() ? 32 * (1 + number % 16) : 32;
+    w.out_local = !rig_on_gpu(); /* where it is pinned memory */
     describe_segments(r, call, &w);
     w.bytes = TO_SOME == call->kind ? longest_segment(&w) : w.bytes;
     if (TO_SOME == call->kind) {
@@ -179,8 +180,12 @@ static void launch(rank_t *r, const call_t *call, uint32_t number, uint64_t sig)
     }
     w.enter_sig = TO_SOME == call->kind ? sig << 32 : sig;
     w.done_seq = call->repeated ? 0 : number;
-    for (uint32_t b = 0; b < w.nblocks; b++) {
-        gpusym_kernel_sim(gpusym_kernel_find_stream(family, w.op, w.type), &w, b);
+    const unsigned kernel = gpusym_kernel_find_stream(family, w.op, w.type);
+    if (rig_on_gpu()) {
+        rig_gpu_run(r->rank, kernel, &w);
+    }
+    for (uint32_t b = 0; b < w.nblocks && !rig_on_gpu(); b++) {
+        gpusym_kernel_sim(kernel, &w, b);
     }
 }
 
@@ -256,12 +261,10 @@ static void *run_all(void *arg)
 /* Ranks whose first call has that epoch. */
 static rank_t *make_ranks(uint32_t n, uint32_t epoch)
 {
-    rank_t *rank = calloc(n, sizeof *rank);
+    rank_t *rank = rig_memory(n * sizeof *rank);
     void *slot[RANKS_MAX];
-    assert_non_null(rank);
     for (uint32_t r = 0; r < n; r++) {
-        slot[r] = aligned_alloc(4096, SLOT);
-        assert_non_null(slot[r]);
+        slot[r] = rig_slot(SLOT);
         memset(slot[r], 0, SLOT);
         *(gpusym_slot_head_t *) slot[r] = (gpusym_slot_head_t){.epoch = epoch};
     }
@@ -270,7 +273,7 @@ static rank_t *make_ranks(uint32_t n, uint32_t epoch)
         rank[r].n = rank[r].slot.nranks = n;
         rank[r].slot.done = rank[r].done;
         rank[r].slot.failed = rank[r].done + 1;
-        rank[r].slot.abort = &aborted;
+        rank[r].slot.abort = aborted;
         assert_true(BLOCKS_MAX <= gpusym_slot_layout(SLOT, n, BLOCKS_MAX, &rank[r].slot));
         for (uint32_t p = 0; p < n; p++) {
             rank[r].slot.peer[p] = slot[p];
@@ -278,16 +281,16 @@ static rank_t *make_ranks(uint32_t n, uint32_t epoch)
             rank[r].slot.peer_out[p] = rank[p].out_region;
         }
     }
-    aborted = 0;
+    *aborted = 0;
     return rank;
 }
 
 static void free_ranks(rank_t *rank, uint32_t n)
 {
     for (uint32_t p = 0; p < n; p++) {
-        free(rank[0].slot.peer[p]);
+        rig_free_slot(rank[0].slot.peer[p]);
     }
-    free(rank);
+    rig_free_memory(rank);
 }
 
 static void check_calls(uint32_t n, uint32_t epoch)
@@ -421,7 +424,7 @@ static void the_abort_word_ends_waits(void **state)
     for (unsigned i = 0; i < 3; i++) {
         rank_t *rank = make_ranks(2, 1);
         uint32_t found[2];
-        aborted = 1;
+        *aborted = 1;
         run_both((part_t[]){{&rank[0], kinds[i], 5, 2, 8}, {&rank[1], kinds[i], 5, 0, 8}}, found);
         assert_int_equal(found[0] & 0xff, GPUSYM_STATUS_ABORTED);
         free_ranks(rank, 2);
@@ -454,5 +457,15 @@ int main(void)
         cmocka_unit_test(the_abort_word_ends_waits),
         cmocka_unit_test(time_counts_from_the_entry),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest on_gpu[] = {
+        cmocka_unit_test(two_ranks),
+        cmocka_unit_test(three_ranks),
+        cmocka_unit_test(epochs_begin_anew),
+        cmocka_unit_test(ranks_in_different_calls_find_out),
+        cmocka_unit_test(lengths_that_differ_are_found),
+        cmocka_unit_test(a_rank_that_has_failed_says_so),
+    };
+    rig_gpu_start();
+    aborted = rig_memory(sizeof *aborted);
+    return rig_on_gpu() ? cmocka_run_group_tests(on_gpu, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
 }
