@@ -62,6 +62,12 @@ static void plan_owners(gpusym_work_t *w)
     w->owners = w->nranks - (w->skip < w->nranks);
 }
 
+static void plan_slice(gpusym_work_t *w)
+{
+    const uint32_t even = (uint32_t) share_of(w->chunk, w->owners);
+    w->slice = GPUSYM_SLICE(even, w->owners, w->chunk);
+}
+
 /* Two-shot: every block has a span of the message, in slices for the owners. `in` and `out`, or only `in`. */
 static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned buffers)
 {
@@ -74,6 +80,7 @@ static uint64_t plan_two_shot(gpusym_work_t *w, uint32_t chunk_bytes, unsigned b
     w->span = GPUSYM_SPAN(share_of(packs_of(w->bytes), w->nblocks), (uint64_t) w->owners);
     const uint64_t chunks = cut_spans(w, row * buffers, 2, 1 == buffers, w->owners, chunk_bytes);
     w->stage_bytes = (uint32_t) (row * w->chunk);
+    plan_slice(w);
     return chunks + 1; /* staged: no barrier after the last phase, which only copies out */
 }
 
@@ -324,7 +331,9 @@ uint64_t gpusym_kernel_plan(unsigned family, gpusym_work_t *w, uint32_t chunk_by
         return plan_two_shot(w, chunk_bytes, 1);
     case GPUSYM_PLAN_SLICES:
         plan_owners(w);
-        return plan_straight(w, w->owners);
+        (void) plan_straight(w, w->owners);
+        plan_slice(w);
+        return 1;
     case GPUSYM_PLAN_SEGMENTS:
         return plan_straight(w, 1);
     case GPUSYM_PLAN_LL128:

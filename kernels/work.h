@@ -360,6 +360,7 @@ typedef struct gpusym_work {
     };
     uint32_t stage_bytes;  /* bytes of one staging buffer of a block */
     uint32_t owners, skip; /* two-shot: ranks that own a slice: all but rank `skip` (nranks: all own one) */
+    uint32_t slice;        /* and packs of a slice of a whole chunk */
     uint32_t epoch;        /* first epoch of this call; gpusym_kernel_plan() says how many it uses */
     uint32_t rank, nranks;
     uint32_t op, type; /* enum gpusym_op, enum gpusym_type (kernels/kernels.h) */
@@ -466,6 +467,11 @@ typedef struct gpusym_work {
  * agree. */
 #define GPUSYM_SPAN_ROUND(x, unit) (((x) + (unit) -1) / (unit) * (unit))
 #define GPUSYM_SPAN(even, unit) GPUSYM_SPAN_ROUND(even, (even) > 64 * (unit) ? 8 * (unit) : (unit))
+
+/* Packs of each owner's slice of a chunk, of which `even` is each one's even share (rounded up): not beyond what the
+ * owner has room for, that of a chunk of `room` packs. */
+#define GPUSYM_SLICE(even, owners, room) \
+    ((uint64_t) GPUSYM_SPAN(even, 1u) * (owners) <= (room) ? GPUSYM_SPAN(even, 1u) : (even))
 
 /* Packs that a thread of a GPU moves at a time: loads in flight. */
 #define GPUSYM_MOVE_PACKS 4u

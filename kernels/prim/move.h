@@ -75,16 +75,16 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 /*
  * Shares the threads of a block out among `parts` parts of the work, in whole warps, so that the parts go on side by
  * side: a part for each peer keeps all links busy, and short parts all threads.  Returns this thread in its share;
- * *share: number of that share, of *shares. (Threads left over have a number of no share.)
+ * *share: number of that share, of *shares.
  */
 GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *shares)
 {
-    const uint32_t warp = c.nthreads < 32 ? c.nthreads : 32, even = c.nthreads / (parts > 0 ? parts : 1) / warp * warp;
-    const uint32_t size = even > 0 ? even : warp;
-    const gs_ctx_t mine = {c.thread % size, size, c.block, c.nblocks};
-    *share = c.thread / size;
-    *shares = c.nthreads / size;
-    return mine;
+    const uint32_t warps = c.nthreads / GS_WARP, warp = c.thread / GS_WARP, most = parts > 0 ? parts : 1;
+    const uint32_t n = most < warps ? most : warps, turn = gs_quotient(warp, n), mine = warp - turn * n;
+    *share = mine;
+    *shares = n;
+    return (gs_ctx_t){turn * GS_WARP + c.thread % GS_WARP, gs_quotient(warps - mine + n - 1, n) * GS_WARP, c.block,
+                      c.nblocks};
 }
 
 /* How staged data cross from rank to rank; a constant to the compiler. */
@@ -265,7 +265,7 @@ GS_FN void gs_reduce(gs_ctx_t c, gs_kernel_t kernel, const gs_from_t *f, const g
         gs_reduce_unaligned(c, kernel, f, o, even, n);
     }
     uint32_t i = c.thread;
-    if (GS_TO_OUTS == o->kind && GS_ANY != kernel.op && w->nranks <= GS_RANKS) {
+    if (GS_TO_OUTS == o->kind && GS_ANY != kernel.op && w->nranks <= GS_RANKS && even > (GS_PACKS - 1) * c.nthreads) {
         i = gs_reduce_few(c, kernel, f, o, even);
     }
     for (; i < even; i += c.nthreads * GS_PACKS) {

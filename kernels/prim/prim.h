@@ -74,6 +74,7 @@
  *   gs_mc_red_max(p, v)         makes the flag at multicast address p at least v, in all slots, as gs_flag_post does
  *   gs_mc_fence()               accesses by multicast and by ordinary addresses on either side of it see each other
  *   gs_mc_ld_reduce(op, type, p, step, m, v)  loads packs p, p + step, ... (m of them) reduced over all ranks' slots
+ *   gs_log2(x)                  the largest l so that 1 << l is at most x, which is not 0
  *   gs_f16_to_f32, gs_f32_to_f16, gs_as_f32, gs_as_u32, gs_as_f64, gs_as_u64
  */
 #ifndef GPUSYM_KERNELS_PRIM_H
@@ -131,6 +132,13 @@ typedef struct {
 #else
 #include "kernels/prim/prim_sim.h"
 #endif
+
+/* a / b. Counts of ranks, blocks and warps are mostly powers of two, and a division takes 20 instructions; all warps of
+ * a block take them in turns. */
+GS_FN uint32_t gs_quotient(uint32_t a, uint32_t b)
+{
+    return 0 == (b & (b - 1)) ? a >> gs_log2(b) : a / b;
+}
 
 /* ---- the completion word ---- */
 

@@ -271,6 +271,11 @@ GS_FN void gs_pause(void)
 {
 }
 
+GS_FN uint32_t gs_log2(uint32_t x)
+{
+    return 31u - (uint32_t) __clz((int) x);
+}
+
 /*
  * Before the completion word: the output must be there for all that the host starts next.  Where that output is this
  * GPU's own memory, everyone reaches it through this GPU's second-level cache (its kernels, copy engines, and peers
@@ -308,16 +313,22 @@ GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
     return true;
 }
 
-/* The same of a launch on a stream of which the host is not told: what its blocks have stored is there for the stream's
- * next launch, and nobody looks before. So there is no fence, which would wait for stores that are on their way to
- * peers: 0.8 us. The ticket says in its upper half how many blocks have failed. */
-GS_FN bool gs_last_quietly(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
+/* One round trip to the ticket, whose upper half says how many blocks have failed. The fence releases this block's
+ * stores; the last block acquires all of them as it tells the host (gs_done_at). A launch on a stream of which the host
+ * is not told has none: what its blocks have stored is there for the stream's next launch, and nobody looks before. It
+ * would wait for stores that are on their way to peers: 0.8 us. */
+GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
 {
     uint32_t *ticket = (uint32_t *) w->peer[w->rank];
     const uint32_t failed = 0 != *status ? 1u << 16 : 0;
+    if (1 == c.nblocks) {
+        return true;
+    }
     if (0 != failed) {
         atomicMax(ticket + 1, *status);
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    }
+    if (0 != failed || !GS_ON_STREAM(w) || NULL != w->done) {
+        gs_fence_out(w);
     }
     const uint32_t before = atomicAdd(ticket, 1u + failed);
     if ((before & 0xffffu) != c.nblocks - 1) {
@@ -328,21 +339,6 @@ GS_FN bool gs_last_quietly(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
         asm volatile("fence.acq_rel.gpu;" ::: "memory");
         *status = atomicExch(ticket + 1, 0u);
     }
-    return true;
-}
-
-GS_FN bool gs_last_block(gs_ctx_t c, const gpusym_work_t *w, uint32_t *status)
-{
-    if (1 == c.nblocks) {
-        return true;
-    }
-    if (GS_ON_STREAM(w) && NULL == w->done) {
-        return gs_last_quietly(c, w, status);
-    }
-    if (!gs_last_keeps(c, w, *status)) {
-        return false;
-    }
-    *status = atomicExch((uint32_t *) w->peer[w->rank] + 1, 0u);
     return true;
 }
 

@@ -211,6 +211,11 @@ GS_FN void gs_pause(void)
     sched_yield(); /* tests run more ranks than there are cores */
 }
 
+GS_FN uint32_t gs_log2(uint32_t x)
+{
+    return 31u - (uint32_t) __builtin_clz(x);
+}
+
 GS_FN bool gs_last_keeps(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
 {
     uint32_t *ticket = (uint32_t *) w->peer[w->rank];

@@ -64,7 +64,7 @@ GS_FN uint32_t gs_agxll_r_call(gs_ctx_t c, gs_kernel_t kernel, bool mc, const gs
     return status;
 }
 
-/* A call on a stream, of one epoch, of which no thread has more than a pack: as few instructions as can be. */
+/* A call of one epoch, of which no thread has more than a pack: as few instructions as can be. */
 GS_FN uint32_t gs_agxll_r_once(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t *m)
 {
     const gpusym_work_t *const w = kernel.w;
@@ -240,11 +240,11 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    if (!mc && GS_ON_STREAM(w) && GPUSYM_STREAM_BEGINS == w->early &&
-        w->bytes <= (uint64_t) GPUSYM_PACK * c.nblocks * c.nthreads) {
-        status = gs_agxll_r_once(c, kernel, &m);
-    } else if (!gs_is_commanded(w)) {
-        status = gs_agxll_r_call(c, kernel, mc, &m, w->chunk, kernel.epoch, status);
+    const uint64_t once =
+        (uint64_t) GPUSYM_PACK * (w->chunk < c.nblocks * c.nthreads ? w->chunk : c.nblocks * c.nthreads);
+    if (!gs_is_commanded(w)) {
+        status = !mc && w->bytes <= once ? gs_agxll_r_once(c, kernel, &m)
+                                         : gs_agxll_r_call(c, kernel, mc, &m, w->chunk, kernel.epoch, status);
     }
     if (!mc && gs_lingers(w)) {
         gs_agxll_r_resident(c, kernel, gs_block_worst(c, status));

@@ -51,8 +51,11 @@ GS_FN bool gs_rs_ag_chunk(gs_ctx_t c, const gpusym_work_t *w, uint32_t t, gs_chu
     const uint64_t to = from + w->span < packs ? from + w->span : packs;
     k->base = from + (uint64_t) t * w->chunk;
     k->len = k->base >= to ? 0 : (uint32_t) (to - k->base < w->chunk ? to - k->base : w->chunk);
-    const uint32_t even = (k->len + w->owners - 1) / w->owners, span = GPUSYM_SPAN(even, 1u);
-    k->slice = (uint64_t) span * w->owners <= w->chunk ? span : even; /* not beyond the buffer */
+    k->slice = w->slice;
+    if (k->len != w->chunk) {
+        const uint32_t even = gs_quotient(k->len + w->owners - 1, w->owners);
+        k->slice = GPUSYM_SLICE(even, w->owners, w->chunk);
+    }
     k->in = w->stage_off + ((uint64_t) (t & 1) * w->nblocks + c.block) * w->stage_bytes;
     k->out = k->in + 2ull * w->nblocks * w->stage_bytes;
     return 0 != k->len;

@@ -72,8 +72,9 @@ GS_FN gs_xll_t gs_xll_line(const gpusym_work_t *w, bool mc, bool to, uint32_t j,
 {
     gs_xll_t l = {w->rank, 0, 0, false, false, false};
     if (j < (mc && to ? k->len : (w->nranks - 1) * k->len)) {
-        l.peer = gs_nth(w, mc && to ? 1 : 1 + j / k->len);
-        l.i = k->from + j % k->len;
+        const uint32_t q = j < k->len ? 0 : j / k->len;
+        l.peer = gs_nth(w, mc && to ? 1 : 1 + q);
+        l.i = k->from + j - q * k->len;
         l.pack = k->base + l.i;
         const uint64_t sent = w->send[l.peer].bytes, got = w->recv[l.peer].bytes, bytes = to ? sent : got;
         l.there = l.pack < gs_xll_lines(w, bytes, to ? got : sent, mc);
@@ -164,11 +165,20 @@ GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t 
     }
 }
 
-/* Bytes of chunk t of this block of a segment, in chunks of `chunk` packs; *from: where in the segment they begin. */
-GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, uint64_t bytes, uint64_t chunk, uint32_t t, uint64_t *from)
+/* Packs of a segment for each block. */
+GS_FN uint64_t gs_x_span(const gpusym_work_t *w, uint64_t bytes)
 {
     const uint64_t even = gs_lines(bytes) + w->nblocks - 1; /* a division of 64 bits takes a hundred instructions */
-    const uint64_t per = even >> 32 ? even / w->nblocks : (uint32_t) even / w->nblocks, span = GPUSYM_SPAN(per, 1u);
+    const uint64_t per = even >> 32 ? even / w->nblocks : gs_quotient((uint32_t) even, w->nblocks);
+    return GPUSYM_SPAN(per, 1u);
+}
+
+/* Bytes of chunk t of this block of a segment, in chunks of `chunk` packs; *from: where in the segment they begin.
+ * planned: the host has found the span of the longest segments. */
+GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, bool planned, uint64_t bytes, uint64_t chunk, uint32_t t,
+                         uint64_t *from)
+{
+    const uint64_t span = planned && bytes == w->bytes && !gs_is_sized(w) ? w->span : gs_x_span(w, bytes);
     const uint64_t first = c.block * span + t * chunk;
     const uint64_t left = t * chunk < span ? span - t * chunk : 0, n = 16 * (left < chunk ? left : chunk);
     *from = 16 * first;
@@ -188,7 +198,7 @@ typedef struct {
 GS_FN void gs_xll_own_load(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m, gs_xll_own_t *o)
 {
     uint64_t from;
-    o->bytes = gs_x_part(c, w, w->send[w->rank].bytes, GS_WHOLE, 0, &from);
+    o->bytes = gs_x_part(c, w, false, w->send[w->rank].bytes, GS_WHOLE, 0, &from);
     o->in = m->in + w->send[w->rank].off + from;
     o->out = m->out + w->recv[w->rank].off + from;
     o->bytes = o->in == o->out ? 0 : o->bytes;
@@ -209,6 +219,51 @@ GS_FN void gs_xll_own_store(gs_ctx_t c, const gs_xll_own_t *o)
     }
 }
 
+/* A call of one epoch, of which no thread has more than a line either way, and a pack of our own segment: as few
+ * instructions as can be. Each peer has k->len threads. */
+GS_FN uint32_t gs_xll_once(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m, const gs_xll_part_t *k,
+                           uint32_t epoch)
+{
+    const uint32_t q = c.thread < k->len ? 0 : c.thread / k->len, i = k->from + c.thread - q * k->len;
+    const bool there = q + 1 < w->nranks, keeps = c.thread < k->len;
+    const uint32_t p = gs_nth(w, there ? q + 1 : 0), own = w->rank, at = k->from + c.thread;
+    const char *in = m->in + w->send[p].off, *own_in = m->in + w->send[own].off;
+    char *out = m->out + w->recv[p].off, *own_out = m->out + w->recv[own].off;
+    const uint32_t sent = there ? (uint32_t) w->send[p].bytes : 0, got = there ? (uint32_t) w->recv[p].bytes : 0;
+    const uint32_t kept = keeps && own_in != own_out ? (uint32_t) w->send[own].bytes : 0;
+    gs_pack_t v = {{0, 0}}, mine = {{0, 0}};
+    uint32_t status = GPUSYM_STATUS_OK;
+
+    if (GPUSYM_PACK * i < sent) {
+        v = gs_ld_user_strong(in, gs_align(in), sent, i);
+    }
+    if (GPUSYM_PACK * at < kept) {
+        mine = gs_ld_user_strong(own_in, gs_align(own_in), kept, at);
+    }
+    if (GPUSYM_PACK * i < sent) {
+        gs_ll_send(gs_ll_line(w, p, own, epoch, i), v, gs_ll_two(sent, i), epoch, false);
+    }
+    if (GPUSYM_PACK * at < kept) {
+        gs_st_user_word(own_out, gs_align(own_out), kept, at, mine);
+    }
+    if (GPUSYM_PACK * i < got) {
+        const char *line = gs_ll_line(w, own, p, epoch, i);
+        const bool two = gs_ll_two(got, i);
+        gs_wait_t wait = GS_WAIT_INIT;
+        bool all = false;
+        while (!all && GPUSYM_STATUS_OK == status) { /* rank p writes it; both halves are loaded at once */
+            const gs_line_t low = gs_ll_peek(line, true), high = gs_ll_peek(line + 16, two);
+            all = gs_ll_whole(&low, epoch, &v.w[0]);
+            all = (gs_ll_whole(&high, epoch, &v.w[1]) || !two) && all;
+            status = all ? (uint32_t) GPUSYM_STATUS_OK : gs_wait(w, &wait, p);
+        }
+        if (GPUSYM_STATUS_OK == status) {
+            gs_st_user_word(out, gs_align(out), got, i, v);
+        }
+    }
+    return status;
+}
+
 /*
  * A block has its own lines of every pair (the simulator runs blocks one by one).  Within it, threads share out (peer,
  * line): short segments keep all of them busy.  The same thread sends a line of a pair and takes the line that answers
@@ -218,11 +273,16 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
                            uint32_t status)
 {
     const uint64_t packs = gs_lines(w->bytes);
-    const uint32_t even = (w->chunk + w->nblocks - 1) / w->nblocks, span = GPUSYM_SPAN(even, 1u);
+    const uint32_t even = gs_quotient(w->chunk + w->nblocks - 1, w->nblocks), span = GPUSYM_SPAN(even, 1u);
     const uint32_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
     gs_xll_part_t k = {from, w->chunk - from < span ? w->chunk - from : span, 0};
     gs_xll_own_t own = {NULL, NULL, 0, {{0, 0}}};
 
+    /* The same in all blocks, which have other parts of our own segment otherwise. */
+    if (!mc && packs <= w->chunk && gs_lines(w->send[w->rank].bytes) <= w->chunk && span <= c.nthreads &&
+        (w->nranks - 1) * span <= c.nthreads) {
+        return 0 != k.len ? gs_xll_once(c, w, m, &k, epoch) : (uint32_t) GPUSYM_STATUS_OK;
+    }
     gs_xll_own_load(c, w, m, &own);
     for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
         if ((w->nranks - 1) * k.len <= c.nthreads) { /* a line a thread: as few instructions as can be */
@@ -392,35 +452,39 @@ GS_FN bool gs_x_own_aligned(const gpusym_work_t *w, uint64_t from, uint64_t byte
 }
 
 /* Segments shared out among the threads of a block, in whole warps: each thread's part of the block does every
- * shares-th segment that is not empty. */
+ * shares-th segment that is not empty; own: ours too. */
 typedef struct {
     gs_ctx_t mine; /* this thread in its part of the block */
     uint32_t share, shares, at;
 } gs_segments_t;
 
-GS_FN gs_segments_t gs_segments(gs_ctx_t c, const gpusym_work_t *w, const gpusym_seg_t *seg)
+GS_FN gs_segments_t gs_segments(gs_ctx_t c, const gpusym_work_t *w, const gpusym_seg_t *seg, bool own)
 {
-    gs_segments_t s;
+    gs_segments_t s = {c, 0, 1, 0};
     uint32_t parts = 0;
+    GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
-        parts += gs_x_stored(w, seg[p].bytes);
+        parts += (own || p != w->rank) && gs_x_stored(w, seg[p].bytes);
     }
-    s.mine = gs_share(c, parts, &s.share, &s.shares);
-    s.at = 0;
+    if (parts > 1) {
+        s.mine = gs_share(c, parts, &s.share, &s.shares);
+    }
     return s;
 }
 
 /* Whether this thread does the next segment that is not empty. */
 GS_FN bool gs_segments_take(gs_segments_t *s)
 {
-    return s->at++ % s->shares == s->share;
+    const bool mine = s->at == s->share;
+    s->at = s->at + 1 == s->shares ? 0 : s->at + 1;
+    return mine;
 }
 
 /* Stores chunk t of the segments: to the receivers' heaps (push) or our own. own: our own segment too, and whatever its
  * alignment (all). */
 GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, bool all, uint32_t t)
 {
-    gs_segments_t segments = gs_segments(c, w, w->send);
+    gs_segments_t segments = gs_segments(c, w, w->send, own);
     uint64_t from;
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
@@ -428,7 +492,7 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
         if (!gs_x_stored(w, w->send[p].bytes) || (0 == q && !own) || !gs_segments_take(&segments)) {
             continue;
         }
-        const uint64_t bytes = gs_x_part(c, w, w->send[p].bytes, w->chunk, t, &from);
+        const uint64_t bytes = gs_x_part(c, w, true, w->send[p].bytes, w->chunk, t, &from);
         if (0 != bytes && (0 != q || all || !gs_x_own_aligned(w, from, bytes))) {
             gs_copy(segments.mine, (char *) w->peer[push ? p : w->rank] + gs_x_at(c, w, t, push ? w->rank : p),
                     (const char *) w->in + w->send[p].off + from, bytes);
@@ -439,14 +503,14 @@ GS_FN void gs_x_put(gs_ctx_t c, const gpusym_work_t *w, bool push, bool own, boo
 /* Copies chunk t of what has come, and of our own segment, to the user. */
 GS_FN void gs_x_copy_out(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
-    gs_segments_t segments = gs_segments(c, w, w->recv);
+    gs_segments_t segments = gs_segments(c, w, w->recv, true);
     uint64_t from;
     GS_NO_UNROLL
     for (uint32_t p = 0; p < w->nranks; p++) {
         if (!(p == w->rank || gs_x_stored(w, w->recv[p].bytes)) || !gs_segments_take(&segments)) {
             continue;
         }
-        const uint64_t bytes = gs_x_part(c, w, w->recv[p].bytes, w->chunk, t, &from);
+        const uint64_t bytes = gs_x_part(c, w, true, w->recv[p].bytes, w->chunk, t, &from);
         if (0 == bytes) {
             continue;
         }
@@ -464,7 +528,7 @@ GS_FN void gs_x_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, uint32_t t)
 {
     const gpusym_work_t *const w = kernel.w;
     uint64_t from;
-    const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
+    const uint64_t bytes = gs_x_part(c, w, true, w->recv[w->rank].bytes, w->chunk, t, &from);
     const gs_from_t f = {
         push ? GS_FROM_OWN : GS_FROM_SLOTS,
         gs_x_at(c, w, t, push ? 0 : w->rank),
@@ -481,7 +545,7 @@ GS_FN void gs_x_reduce(gs_ctx_t c, gs_kernel_t kernel, bool push, uint32_t t)
 GS_FN void gs_xstmc_put(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
     uint64_t from;
-    const uint64_t bytes = gs_x_part(c, w, w->send[w->rank].bytes, w->chunk, t, &from);
+    const uint64_t bytes = gs_x_part(c, w, true, w->send[w->rank].bytes, w->chunk, t, &from);
     const char *in = (const char *) w->in + w->send[w->rank].off + from;
     const uint32_t align = gs_align(in), n = (uint32_t) gs_lines(bytes);
     char *to = (char *) w->mc + gs_x_at(c, w, t, w->rank);
@@ -507,7 +571,7 @@ GS_FN void gs_xstmc_put(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 GS_FN void gs_x_reduce_mc(gs_ctx_t c, const gpusym_work_t *w, uint32_t t)
 {
     uint64_t from;
-    const uint64_t bytes = gs_x_part(c, w, w->recv[w->rank].bytes, w->chunk, t, &from);
+    const uint64_t bytes = gs_x_part(c, w, true, w->recv[w->rank].bytes, w->chunk, t, &from);
     gs_mc_reduce(c, w, gs_x_at(c, w, t, w->rank), 0, w->recv[w->rank].off + from, bytes, (uint32_t) gs_lines(bytes));
 }
 
@@ -538,7 +602,9 @@ GS_FN uint32_t gs_x_barrier(gs_ctx_t c, const gpusym_work_t *w, uint32_t epoch)
 
 GS_FN uint32_t gs_xchg_chunks(const gpusym_work_t *w)
 {
-    return gs_is_sized(w) ? gs_block_own()->epochs : (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
+    return gs_is_sized(w)        ? gs_block_own()->epochs
+           : w->span <= w->chunk ? 1u
+                                 : (uint32_t) ((w->span + w->chunk - 1) / w->chunk);
 }
 
 /* The barrier behind phase t. What is reduced may come from ranks that have no segment of ours. */
@@ -659,7 +725,7 @@ GS_FN void gs_x_z(gs_ctx_t c, gs_kernel_t kernel, bool push)
 {
     const gpusym_work_t *const w = kernel.w;
     const gpusym_seg_t *seg = push ? w->send : w->recv;
-    gs_segments_t segments = gs_segments(c, w, seg);
+    gs_segments_t segments = gs_segments(c, w, seg, true);
     uint64_t from;
     GS_NO_UNROLL
     for (uint32_t q = 0; q < w->nranks; q++) {
@@ -667,7 +733,7 @@ GS_FN void gs_x_z(gs_ctx_t c, gs_kernel_t kernel, bool push)
         if (0 == seg[p].bytes || !gs_segments_take(&segments)) {
             continue;
         }
-        const uint64_t bytes = gs_x_part(c, w, seg[p].bytes, GS_WHOLE, 0, &from);
+        const uint64_t bytes = gs_x_part(c, w, true, seg[p].bytes, GS_WHOLE, 0, &from);
         if (0 == bytes) {
             continue;
         }
@@ -690,7 +756,7 @@ GS_FN void gs_xld_r_z(gs_ctx_t c, gs_kernel_t kernel)
     const gpusym_work_t *const w = kernel.w;
     const uint64_t mine = w->src_first < w->src_end ? w->recv[w->rank].bytes : 0;
     uint64_t from, bytes;
-    for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, mine, w->chunk, t, &from)); t++) {
+    for (uint32_t t = 0; 0 != (bytes = gs_x_part(c, w, true, mine, w->chunk, t, &from)); t++) {
         const gs_from_t f = {GS_FROM_REMOTE, from, 0, NULL};
         const gs_to_t o = {GS_TO_OUT, 0, w->recv[w->rank].off + from, bytes};
         gs_reduce(c, kernel, &f, &o, (uint32_t) gs_lines(bytes));
