@@ -4,11 +4,11 @@
 # The examples of docs/contributing.md: each patch is applied to a copy of the sources, which is built, and the command
 # behind the patch, "make check PATTERNS=...", passes there:
 #
-#     test/contributing.sh BUILDDIR
+#     test/contributing.sh BUILDDIR [--apply]     --apply: that they can be applied, no more
 #
 # The copy is configured as BUILDDIR is, but without kernels for GPUs, and not optimised. Takes two minutes of CPU.
 set -u
-builddir=$(cd "${1:?usage: test/contributing.sh BUILDDIR}" && pwd) || exit 2
+builddir=$(cd "${1:?usage: test/contributing.sh BUILDDIR [--apply]}" && pwd) || exit 2
 # shellcheck source=/dev/null
 . "$builddir/test/build.env" || exit 2
 if [ -e "$GPUSYM_SRCDIR/config.status" ]; then
@@ -44,6 +44,10 @@ for ((i = 1; i <= n; i++)); do
         why="$why, patch $i cannot be applied"
 done
 verdict "$n patches can be applied" "$why" "$dir/log"
+if [ "${2:-}" = --apply ]; then
+    echo "$passed as expected, $failed not"
+    exit $((failed > 0))
+fi
 
 options=()
 eval "options=($("$builddir/config.status" --config))"
