@@ -75,15 +75,16 @@ GS_OUTLINE void gs_copy(gs_ctx_t c, char *dst, const char *src, uint64_t bytes)
 /*
  * Shares the threads of a block out among `parts` parts of the work, in whole warps, so that the parts go on side by
  * side: a part for each peer keeps all links busy, and short parts all threads.  Returns this thread in its share;
- * *share: number of that share, of *shares.
+ * *share: number of that share, of *shares, to which the warps go in turns. lanes: threads of a warp, a constant to
+ * the compiler; c has some warps.
  */
-GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t parts, uint32_t *share, uint32_t *shares)
+GS_FN gs_ctx_t gs_share(gs_ctx_t c, uint32_t lanes, uint32_t parts, uint32_t *share, uint32_t *shares)
 {
-    const uint32_t warps = c.nthreads / GS_WARP, warp = c.thread / GS_WARP, most = parts > 0 ? parts : 1;
+    const uint32_t warps = c.nthreads / lanes, warp = c.thread / lanes, most = parts > 0 ? parts : 1;
     const uint32_t n = most < warps ? most : warps, turn = gs_quotient(warp, n), mine = warp - turn * n;
     *share = mine;
     *shares = n;
-    return (gs_ctx_t){turn * GS_WARP + c.thread % GS_WARP, gs_quotient(warps - mine + n - 1, n) * GS_WARP, c.block,
+    return (gs_ctx_t){turn * lanes + c.thread % lanes, gs_quotient(warps - mine + n - 1, n) * lanes, c.block,
                       c.nblocks};
 }
 

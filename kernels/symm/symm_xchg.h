@@ -467,7 +467,7 @@ GS_FN gs_segments_t gs_segments(gs_ctx_t c, const gpusym_work_t *w, const gpusym
         parts += (own || p != w->rank) && gs_x_stored(w, seg[p].bytes);
     }
     if (parts > 1) {
-        s.mine = gs_share(c, parts, &s.share, &s.shares);
+        s.mine = gs_share(c, GS_WARP, parts, &s.share, &s.shares);
     }
     return s;
 }

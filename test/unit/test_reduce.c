@@ -426,22 +426,37 @@ static void copies_of_any_alignment_and_length(void **state)
 }
 
 /* Whatever the number of threads and pieces: each piece has all threads of one share, in whole warps. */
+/* Every thread is one of a share, and the only one there of its number; shares are whole warps, as even as can be. */
+static void check_shares(uint32_t threads, uint32_t lanes, uint32_t parts)
+{
+    uint32_t size[GPUSYM_THREADS_MAX] = {0}, found[GPUSYM_THREADS_MAX] = {0}, share, shares = 0;
+    bool there[GPUSYM_THREADS_MAX][GPUSYM_THREADS_MAX] = {{false}};
+    for (uint32_t t = 0; t < threads; t++) {
+        const gs_ctx_t mine = gs_share((gs_ctx_t){t, threads, 3, 7}, lanes, parts, &share, &shares);
+        assert_true(3 == mine.block && 7 == mine.nblocks && share < shares);
+        assert_int_equal(shares, parts < 2 ? 1 : parts < threads / lanes ? parts : threads / lanes);
+        assert_true(mine.thread < mine.nthreads && mine.thread % lanes == t % lanes);
+        assert_true(0 == mine.nthreads % lanes && (0 == size[share] || mine.nthreads == size[share]));
+        assert_false(there[share][mine.thread]);
+        there[share][mine.thread] = true;
+        size[share] = mine.nthreads;
+        found[share]++;
+    }
+    for (share = 0; share < shares; share++) {
+        assert_int_equal(found[share], size[share]);
+        assert_true(size[share] + lanes >= size[0] && size[share] <= size[0]);
+    }
+}
+
 static void shares_are_whole(void **state)
 {
     (void) state;
-    for (uint32_t threads = 1; threads <= GPUSYM_THREADS_MAX; threads = threads < 32 ? threads + 1 : threads + 32) {
-        for (uint32_t parts = 0; parts <= GPUSYM_TEAM_MAX; parts++) {
-            uint32_t share, shares, next = 0;
-            for (uint32_t t = 0; t < threads; t++) {
-                const gs_ctx_t c = {t, threads, 3, 7};
-                const gs_ctx_t mine = gs_share(c, parts, &share, &shares);
-                assert_true(shares > 0 && (parts < 2 || shares <= threads));
-                assert_true(3 == mine.block && 7 == mine.nblocks && (0 == mine.nthreads % 32 || threads < 32));
-                assert_true(mine.thread == t - share * mine.nthreads && mine.thread < mine.nthreads);
-                assert_true(share >= shares || t == next); /* none is missing within the shares */
-                next = share < shares ? t + 1 : next;
-                assert_true(share < shares ? next <= shares * mine.nthreads : t >= shares * mine.nthreads);
-            }
+    for (uint32_t parts = 0; parts <= GPUSYM_TEAM_MAX; parts++) {
+        for (uint32_t threads = 32; threads <= GPUSYM_THREADS_MAX; threads += 32) {
+            check_shares(threads, 32, parts);
+        }
+        for (uint32_t threads = 1; threads <= 40; threads++) {
+            check_shares(threads, 1, parts);
         }
     }
 }
