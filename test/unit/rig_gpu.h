@@ -40,6 +40,14 @@ static bool rig_on_gpu(void)
     return NULL != rig_gpu.dev;
 }
 
+/* In tests of what takes its time, which the simulator's clock need not wait for, or of multicast. */
+__attribute__((unused)) static void rig_simulated_only(void)
+{
+    if (rig_on_gpu()) {
+        skip();
+    }
+}
+
 static void rig_gpu_need(bool ok, const char *what)
 {
     if (!ok) {

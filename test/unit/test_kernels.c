@@ -541,6 +541,7 @@ static void expect_timeout(rig_t *rig, const call_t *call, uint32_t absent)
 static void an_absent_rank_is_named(void **state)
 {
     (void) state;
+    rig_simulated_only();
     for (unsigned f = 0; f < REDUCERS; f++) {
         for (uint32_t absent = 0; absent < 3; absent++) {
             rig_t *rig = rig_new(3, 64 << 10, 3, 1);
@@ -560,6 +561,7 @@ static void an_absent_rank_is_named(void **state)
 static void old_flags_let_nobody_through(void **state)
 {
     (void) state;
+    rig_simulated_only();
     static const uint32_t epochs[] = {2, 0x7ffffff0u, 0x80000000u, 0x80000001u, 0xc0000000u, 0xfffff000u};
     for (unsigned f = 0; f < REDUCERS; f++) {
         for (size_t i = 0; i < LENGTH(epochs); i++) {
@@ -577,6 +579,7 @@ static void old_flags_let_nobody_through(void **state)
 static void abort_ends_every_wait(void **state)
 {
     (void) state;
+    rig_simulated_only();
     for (unsigned i = 0; i < 2 * REDUCERS; i++) {
         rig_t *rig = rig_new(3, 64 << 10, 2, 1);
         call_t call = {.family = reducers[i / 2], .op = GPUSYM_OP_SUM, .type = GPUSYM_T_F32, .count = 9000};
@@ -879,24 +882,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_follow_the_ranks),
         cmocka_unit_test(bits_depend_on_inputs_alone),
     };
-    const struct CMUnitTest on_gpu[] = {
-        cmocka_unit_test(every_operation_and_type),
-        cmocka_unit_test(generic_kernels_serve_all),
-        cmocka_unit_test(every_number_of_ranks),
-        cmocka_unit_test(every_alignment),
-        cmocka_unit_test(chunks_and_phases),
-        cmocka_unit_test(large_messages_in_a_small_slot),
-        cmocka_unit_test(a_short_last_epoch_protects_the_one_before),
-        cmocka_unit_test(streams_and_rounds),
-        cmocka_unit_test(small_slots_have_no_streams),
-        cmocka_unit_test(one_source_or_destination),
-        cmocka_unit_test(calls_of_all_kinds),
-        cmocka_unit_test(epochs_reach_2_to_32),
-        cmocka_unit_test(sums_follow_the_ranks),
-        cmocka_unit_test(bits_depend_on_inputs_alone),
-    };
     random_start(argc, argv);
     rig_gpu_start();
-    return rig_on_gpu() ? cmocka_run_group_tests_name("kernels", on_gpu, NULL, NULL)
-                        : cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }

@@ -421,6 +421,7 @@ static void the_abort_word_ends_waits(void **state)
 {
     static const kind_t kinds[] = {SUM_LINES, SUM_STAGED, SUM_SCATTERED};
     (void) state;
+    rig_simulated_only();
     for (unsigned i = 0; i < 3; i++) {
         rank_t *rank = make_ranks(2, 1);
         uint32_t found[2];
@@ -434,6 +435,7 @@ static void the_abort_word_ends_waits(void **state)
 /* A rank that is in the call, and whose data do not come. */
 static void time_counts_from_the_entry(void **state)
 {
+    rig_simulated_only();
     rank_t *rank = make_ranks(2, 1);
     const uint64_t entry[2] = {5 | (uint64_t) 1 << 32, (uint64_t) 1 << 32}; /* an LL line with the first epoch */
     uint32_t found[2];
@@ -457,15 +459,7 @@ int main(void)
         cmocka_unit_test(the_abort_word_ends_waits),
         cmocka_unit_test(time_counts_from_the_entry),
     };
-    const struct CMUnitTest on_gpu[] = {
-        cmocka_unit_test(two_ranks),
-        cmocka_unit_test(three_ranks),
-        cmocka_unit_test(epochs_begin_anew),
-        cmocka_unit_test(ranks_in_different_calls_find_out),
-        cmocka_unit_test(lengths_that_differ_are_found),
-        cmocka_unit_test(a_rank_that_has_failed_says_so),
-    };
     rig_gpu_start();
     aborted = rig_memory(sizeof *aborted);
-    return rig_on_gpu() ? cmocka_run_group_tests(on_gpu, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
