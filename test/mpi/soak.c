@@ -17,7 +17,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mca/common/gpusym/device/select.h"
 #include "mca/common/gpusym/device/sim/sim.h"
+#include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/shm/gauges.h"
 #include "test/mpi/check.h"
 #include "test/mpi/usage.h"
@@ -117,6 +119,9 @@ static held_t measure(const soak_t *s)
 #ifdef __GLIBC__
     malloc_trim(0); /* else more or less of what is free is resident */
 #endif
+    if (NULL != gpusym_device()) {
+        gpusym_pinned_trim(gpusym_device()); /* as many are kept as calls have needed at once, up to 8 */
+    }
     const usage_t usage = usage_now();
     held_t h = {.of = {[RESIDENT] = usage.bytes,
                        [MAPPINGS] = usage.maps - (long) gpusym_gauge_sum(GPUSYM_GAUGE_MAPPINGS),

@@ -148,6 +148,21 @@ static void none_are_pinned_if_none_may_be(void **state)
     assert_int_equal(allocations, 0);
 }
 
+static void what_is_not_in_use_can_be_freed(void **state)
+{
+    (void) state;
+    void *a = gpusym_pinned_get(&dev, gpu, 100), *b = gpusym_pinned_get(&dev, gpu, 8 * MIB);
+    gpusym_pinned_put(b);
+    gpusym_pinned_trim(&dev);
+    assert_int_equal(pinned, size_of(a));
+    gpusym_pinned_put(a);
+    assert_ptr_equal(gpusym_pinned_get(&dev, gpu, 100), a);
+    gpusym_pinned_put(a);
+    gpusym_pinned_trim(&dev);
+    assert_int_equal(pinned, 0);
+    assert_int_equal(allocations, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +170,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_ones_fit_closely, setup, teardown),
         cmocka_unit_test_setup_teardown(small_ones_leave_the_large, setup, teardown),
         cmocka_unit_test_setup_teardown(there_is_a_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_in_use_can_be_freed, setup, teardown),
         cmocka_unit_test_setup_teardown(none_are_pinned_if_none_may_be, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,10 +85,10 @@ static bool is_room(size_t room)
     return taken + room <= gpusym_pinned_max;
 }
 
-/* With the lock held: frees some of them, until there may be `room` bytes more. */
-static void make_room(const gpusym_device_t *dev, size_t room)
+/* With the lock held: frees some of them, until all buffers have at most so many bytes. */
+static void free_unused(const gpusym_device_t *dev, uint64_t bytes)
 {
-    for (int i = 0; i < PINNED_SLOTS && pinned.bytes + room > gpusym_pinned_max; i++) {
+    for (int i = 0; i < PINNED_SLOTS && pinned.bytes > bytes; i++) {
         if (!pinned.slot[i].taken) {
             slot_free(dev, i);
         }
@@ -119,7 +119,7 @@ static bool slot_fit(const gpusym_device_t *dev, int i, gpusym_gpu_t *gpu, size_
         return false;
     }
     slot_free(dev, i);
-    make_room(dev, room);
+    free_unused(dev, gpusym_pinned_max - room);
     if (GPUSYM_SUCCESS != dev->host_alloc(gpu, room, &host, &seen)) {
         note_refused(dev, room);
         return false;
@@ -156,6 +156,13 @@ void gpusym_pinned_put(const void *buf)
             pinned.slot[i].taken = false;
         }
     }
+    pthread_mutex_unlock(&pinned.lock);
+}
+
+void gpusym_pinned_trim(const gpusym_device_t *dev)
+{
+    pthread_mutex_lock(&pinned.lock);
+    free_unused(dev, 0);
     pthread_mutex_unlock(&pinned.lock);
 }
 

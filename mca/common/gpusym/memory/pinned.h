@@ -16,6 +16,8 @@ extern uint64_t gpusym_pinned_max;
 void *gpusym_pinned_get(const gpusym_device_t *dev, gpusym_gpu_t *gpu, size_t bytes);
 /* Returns a buffer.  Makes no call to the device. */
 void gpusym_pinned_put(const void *buf);
+/* Frees the buffers that are not in use.  Thread-safe. */
+void gpusym_pinned_trim(const gpusym_device_t *dev);
 /* Frees all buffers. None may be in use. Idempotent. */
 void gpusym_pinned_close(const gpusym_device_t *dev);
 
