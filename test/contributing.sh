@@ -44,10 +44,12 @@ for ((i = 1; i <= n; i++)); do
         why="$why, patch $i cannot be applied"
 done
 verdict "$n patches can be applied" "$why" "$dir/log"
-if [ "${2:-}" = --apply ]; then
+finish() {
     echo "$passed as expected, $failed not"
-    exit $((failed > 0))
-fi
+    [ $failed -eq 0 ]
+    exit
+}
+[ "${2:-}" != --apply ] || finish
 
 options=()
 eval "options=($("$builddir/config.status" --config))"
@@ -71,5 +73,4 @@ for ((i = 1; i <= n && failed == 0; i++)); do
     done
     verdict "$(cat "$dir/$i.command")" "$why" "$dir/log"
 done
-echo "$passed as expected, $failed not"
-[ $failed -eq 0 ]
+finish

@@ -6,7 +6,7 @@
 #     test/gpu/run.sh [--device cuda|sim] [--stages LIST] [--coll LIST] [--bytes LIST] [--pack] KITDIR [RANKS...]
 #
 # Stages, separated by commas (default tests,sanitize,bench,overlap):
-#   tests      gpusym_info and its check; the test programs, shortened, on RANKS (default 1 2 4, as many as there are
+#   tests      the kernels of several ranks on one GPU; gpusym_info and its check; the test programs, shortened, on RANKS (default 1 2 4, as many as there are
 #              GPUs), then two ranks that share a GPU, then ranks of which each sees only its own GPU; with the next
 #              about 3 minutes
 #   sanitize   short tests under compute-sanitizer's memcheck
