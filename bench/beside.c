@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * Benchmark: what a kernel that is resident after a small MPI_Allreduce costs others: a kernel bound by the GPU's
- * memory that runs beside it, and a program that waits for its GPU.
+ * memory that runs beside it, and a program that waits for its GPU. Or, with --message, what one costs the former that
+ * is resident after a message of so many bytes.
  *
  *     mpirun -n 4 --bind-to core --mca coll gpusym bench/beside --csv beside.csv
+ *     mpirun -n 2 --bind-to core --mca coll gpusym bench/beside --message 512k --max 4m
  *
  * The kernel is y = a x + y on two vectors of 128 MiB, launched as soon as the all-reduce has returned, and timed by
  * events of its stream. Waiting is timed by itself, right behind an all-reduce, and as programs do it that have two
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/collectives.h"
 #include "bench/counters.h"
@@ -27,8 +30,9 @@
 #include "bench/variable.h"
 #include "test/mpi/mem.h"
 
-#define USAGE \
-    "beside [--device cuda|sim] [--max BYTES] [--repeats N] [--csv FILE] [--json FILE]\n--max: bytes of a vector"
+#define USAGE                                                                                               \
+    "beside [--device cuda|sim] [--max BYTES] [--message BYTES] [--repeats N] [--csv FILE] [--json FILE]\n" \
+    "--max: bytes of a vector"
 
 #define THREADS 256u /* of a block */
 #define ELEMENTS 4u  /* of a thread: one load of 16 bytes of each vector */
@@ -43,6 +47,7 @@
 static struct {
     bench_common_t common; /* device, files; max: bytes of a vector, 0: by the device */
     size_t repeats;        /* 0: by the device */
+    size_t message;        /* bytes; 0: all-reduces */
 } opt = {.common = {.min = sizeof(float), .step = 2, .batches = BENCH_BATCHES}};
 
 /* y[i] = x[i] * a + y[i], four elements a thread. */
@@ -281,12 +286,59 @@ static bool measure_rows(const bench_variable_t *linger, const char *name, doubl
     return done;
 }
 
+static struct {
+    char *out, *in; /* GPU memory */
+    int to, from;
+} message;
+
+static void exchange(void)
+{
+    MPI_Sendrecv(message.out, (int) opt.message, MPI_BYTE, message.to, 0, message.in, (int) opt.message, MPI_BYTE,
+                 message.from, 0, bench_world, MPI_STATUS_IGNORE);
+}
+
+/* The kernel long after a message, and right behind one, in turns; the second of two, which finds a kernel there. */
+static void measure_message(void)
+{
+    static double us[2][REPEATS_MAX];
+    double took[2];
+
+    message.out = bench_alloc(opt.message);
+    message.in = bench_alloc(opt.message);
+    message.to = (bench_rank + 1) % bench_ranks;
+    message.from = (bench_rank + bench_ranks - 1) % bench_ranks;
+    for (size_t i = 0; i < opt.repeats; i++) {
+        usleep(2 * LONGER);
+        MPI_Barrier(bench_world);
+        us[0][i] = axpy();
+        MPI_Barrier(bench_world);
+        exchange();
+        exchange();
+        us[1][i] = axpy();
+    }
+    for (int k = 0; k < 2; k++) {
+        took[k] = bench_max(bench_median(us[k], (int) opt.repeats));
+        if (0 == bench_rank) {
+            bench_word(14, "axpy");
+            bench_word(10, 0 == k ? "none" : "message");
+            bench_cell(10, 2, took[k], false);
+            bench_cell(14, 4, took[k] / took[0], true);
+        }
+    }
+    bench_free(message.in);
+    bench_free(message.out);
+}
+
 static bool measure_all(void)
 {
     static const int beside[] = {0, LONGER}, before[] = {0, 10, 20, 50, 100, 200, AUTOMATIC};
     bench_variable_t linger = {.name = "coll_gpusym_linger"};
     bool done;
 
+    if (0 != opt.message) {
+        measure_message();
+        return true;
+    }
     bench_variable_open(&linger);
     done = measure_rows(&linger, "axpy", axpy, true, beside, sizeof(beside) / sizeof(beside[0]));
     if (done && bench_cu.there) {
@@ -313,12 +365,14 @@ static void read_options(int argc, char **argv)
     static const struct option all[] = {
 #define BENCH_COMMON BENCH_GETOPT
 #include "bench/options.def"
-        {"repeats", 1, NULL, 'R'}, {NULL, 0, NULL, 0}};
+        {"repeats", 1, NULL, 'R'}, {"message", 1, NULL, 'M'}, {NULL, 0, NULL, 0}};
     bool cuda;
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
         if ('R' == c) {
             opt.repeats = bench_number(optarg, USAGE);
+        } else if ('M' == c) {
+            opt.message = bench_number(optarg, USAGE);
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
             bench_refuse("usage: %s", USAGE);
         }

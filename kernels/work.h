@@ -100,11 +100,22 @@ typedef struct gpusym_copies_work {
 
 /* What a copy does (gpusym_run_t.does; and in a command the epochs that it skips, of which copies have none): */
 #define GPUSYM_COPY_FAR 1u     /* commands: to host memory, or another GPU's */
-#define GPUSYM_COPY_PACKS 2u   /* commands: of as many packs as it says bytes, between addresses of packs */
+#define GPUSYM_COPY_PACKS 2u   /* commands: of packs, between addresses of packs; GPUSYM_COPY_UNITS in place of bytes */
 #define GPUSYM_COPY_SIGNALS 4u /* behind the data it stores the signal: `out` is an address of a pack */
 /* It waits for the signal behind the data at `in`, for gpusym_work_t.enter_ns at most. If that does not come it copies
  * nothing, and its status is GPUSYM_STATUS_TIMEOUT. */
 #define GPUSYM_COPY_WAITS 8u
+
+/* What a command of packs says: their number or, from GPUSYM_COPY_LINES packs on, that of lines of eight, above that;
+ * and the packs of what it says. Whether a command can say so many bytes, whole packs. */
+#define GPUSYM_COPY_LINES 0x8000u
+#define GPUSYM_COPY_LINE 8u
+#define GPUSYM_COPY_UNITS(packs) \
+    ((packs) < GPUSYM_COPY_LINES ? (packs) : GPUSYM_COPY_LINES | (packs) / GPUSYM_COPY_LINE)
+#define GPUSYM_COPY_PACKS_OF(units) \
+    ((units) < GPUSYM_COPY_LINES ? (units) : ((units) -GPUSYM_COPY_LINES) * GPUSYM_COPY_LINE)
+#define GPUSYM_COPY_SAYS(bytes) \
+    ((bytes) / GPUSYM_PACK == GPUSYM_COPY_PACKS_OF(GPUSYM_COPY_UNITS((bytes) / GPUSYM_PACK)))
 
 /* In place of a copy: inputs go to the host, and the host's answer to outputs; `out` is a gpusym_exchange_t, in pinned
  * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. For a kernel of one block that stays. */
@@ -158,6 +169,11 @@ typedef struct gpusym_combine {
  * threads of the block are dealt out to them evenly. */
 #define GPUSYM_LIST_MAX 16u
 #define GPUSYM_LIST_COMMAND(n) (GPUSYM_COMBINE_MAX + (uint32_t) (n))
+
+/* Blocks of a kernel that stays and copies, if they can be a cluster: those beside the first one help with copies of
+ * more packs than this. Two loads of eight packs by each thread of a block. */
+#define GPUSYM_COPIER_BLOCKS 8u
+#define GPUSYM_COPIER_ALONE 4096u
 
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */

@@ -25,6 +25,8 @@
 /* The same of whole packs, of which each thread has eight loads under way. A message of 32 KiB, 64, 128 and 256 KiB
  * takes 5.9, 6.5, 8.6 and 11.9 us, and by a launch 9.3, 9.8, 9.8 and 9.9. */
 #define RESIDENT_PACKS_MAX (128u << 10)
+/* The same of a cluster: 128, 256 and 512 KiB take 6.7, 7.1 and 8.1 us, 1 MiB by a launch 12.6. */
+#define RESIDENT_CLUSTER_MAX (1u << 20)
 /* Copies that one block does by one command: each thread moves so many units of the longest at once, and all no more
  * than so many bytes. One face of 4 KiB, 529 units, takes 9.6 us by a command and 11.7 by a launch; six of them, with
  * eight units a thread, 21.8 and 18.7; a window of 64 messages of 8 bytes 62 and 72. */
@@ -94,9 +96,9 @@ uint32_t gpusym_tuning_copy_resident_max(void)
     return RESIDENT_MAX;
 }
 
-uint32_t gpusym_tuning_copy_resident_packs_max(void)
+uint32_t gpusym_tuning_copy_resident_packs_max(uint32_t blocks)
 {
-    return RESIDENT_PACKS_MAX;
+    return blocks > 1 ? RESIDENT_CLUSTER_MAX : RESIDENT_PACKS_MAX;
 }
 
 uint32_t gpusym_tuning_copy_wait_ns(bool simulated)

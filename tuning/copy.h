@@ -31,12 +31,13 @@ uint32_t gpusym_tuning_copy_threads(void);
 bool gpusym_tuning_copy_gathers(uint64_t bytes);
 /* Whether another copy may share the launch of so many runs, of so many bytes. */
 bool gpusym_tuning_copy_joins(uint32_t runs, uint64_t bytes);
-/* Whether so many copies, of so many units at most and so many bytes together, are for a resident kernel's one
+/* Whether so many copies, of so many units at most and so many bytes together, are for a resident kernel's first
  * block. */
 bool gpusym_tuning_copy_list(uint32_t copies, uint32_t units, uint64_t bytes);
-/* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory. */
+/* Longest copy in bytes of a resident kernel (resident.h); and of whole, aligned packs to GPU memory, of one of so many
+ * blocks. */
 uint32_t gpusym_tuning_copy_resident_max(void);
-uint32_t gpusym_tuning_copy_resident_packs_max(void);
+uint32_t gpusym_tuning_copy_resident_packs_max(uint32_t blocks);
 /* How long a copy waits for the signal of another process's, in nanoseconds: that one is queued already. */
 uint32_t gpusym_tuning_copy_wait_ns(bool simulated);
 /* Bytes of a pipeline's pieces, for a message of so many bytes, through memory of the host or of a GPU. */

@@ -67,6 +67,11 @@
  *   gs_command_publish(&r)      thread 0 of a resident block: what the others get at gs_command_receive()
  *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then
  *                                          that in all of them
+ *   GS_CLUSTERS                 whether the blocks of a launch can be a cluster; without, the following are not called
+ *   gs_cluster_threads(c)       the caller as one of the threads of all blocks of a cluster
+ *   gs_cluster_publish(c, &r)   all threads of the first block: barrier, at which the other blocks get r->m
+ *   gs_cluster_receive(c, &r)   all threads of these: barrier; r->m is then what has been published
+ *   gs_cluster_sync(c)          barrier of all threads of a cluster
  *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots

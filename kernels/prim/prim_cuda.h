@@ -448,6 +448,56 @@ GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 }
 
 /*
+ * Clusters (sm_90 and later).
+ */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define GS_CLUSTERS true
+#define GS_CLUSTER(text) text
+#else
+#define GS_CLUSTERS false
+#define GS_CLUSTER(text) "trap;"
+#endif
+
+GS_FN gs_ctx_t gs_cluster_threads(gs_ctx_t c)
+{
+    const gs_ctx_t all = {c.block * c.nthreads + c.thread, c.nblocks * c.nthreads, 0, 1};
+    return all;
+}
+
+GS_FN void gs_cluster_sync(gs_ctx_t c)
+{
+    (void) c;
+    asm volatile(GS_CLUSTER("barrier.cluster.arrive.release;")::: "memory");
+    asm volatile(GS_CLUSTER("barrier.cluster.wait.acquire;")::: "memory");
+}
+
+/* Each thread writes one other block's copy of the command: its block reads it behind the barrier, and comes to the
+ * next barrier before it is written again. */
+GS_FN void gs_cluster_publish(gs_ctx_t c, const gs_command_t *r)
+{
+    const uint32_t own = (uint32_t) __cvta_generic_to_shared(&gs_shared_command);
+    if (0 != c.thread && c.thread < c.nblocks) {
+        asm volatile(GS_CLUSTER("{.reg .u32 p;"
+                                "mapa.shared::cluster.u32 p, %0, %1;"
+                                "st.shared::cluster.u64 [p + %5], %2;"
+                                "st.shared::cluster.u64 [p + %6], %3;"
+                                "st.shared::cluster.u64 [p + %7], %4;}")
+                     :
+                     : "r"(own), "r"(c.thread), "l"((uint64_t) r->m.in), "l"((uint64_t) r->m.out), "l"(r->m.bytes),
+                       "n"(offsetof(gs_command_t, m.in)), "n"(offsetof(gs_command_t, m.out)),
+                       "n"(offsetof(gs_command_t, m.bytes))
+                     : "memory");
+    }
+    gs_cluster_sync(c);
+}
+
+GS_FN void gs_cluster_receive(gs_ctx_t c, gs_command_t *r)
+{
+    gs_cluster_sync(c);
+    r->m = gs_shared_command.m;
+}
+
+/*
  * Multicast (sm_90 and later; PTX of CUDA 12.2, for .acc::f32).  Where it is not, a kernel that wants it ends with an
  * error: the host never launches one there, since such a GPU makes no multicast object.
  */

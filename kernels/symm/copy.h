@@ -120,7 +120,7 @@ GS_FN void gs_copy_rows(gs_ctx_t c, const gpusym_work_t *w)
 #define GS_COPY_PACKS 2u
 #define GS_COPY_PACKS_LONG 8u
 
-/* A commanded copy of packs, by the threads of part. */
+/* A commanded copy of packs, by the threads of part, which have a barrier behind it. */
 GS_FN void gs_copy_command_packs(gs_ctx_t part, const char *in, char *out, uint32_t packs)
 {
     GS_NO_UNROLL
@@ -139,7 +139,6 @@ GS_FN void gs_copy_command_packs(gs_ctx_t part, const char *in, char *out, uint3
             }
         }
     }
-    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
 }
 
 /* The same of bytes. What is copied may have been written since the kernel began. */
@@ -267,85 +266,138 @@ GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *
     (void) gs_part_all(part, true);
 }
 
-/* What is done in place of a copy: a combination, a list or an exchange, as `does` says. */
-GS_FN void gs_copy_special(gs_ctx_t part, const gpusym_work_t *w, const char *in, char *out, uint32_t bytes,
-                           uint32_t does, uint32_t number)
+/* Whether a command is what `of` says. */
+GS_FN bool gs_copy_is(const gs_command_t *r, uint32_t of)
 {
-    if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES) && bytes > GPUSYM_COMBINE_MAX) {
-        gs_box_list(part, (const gpusym_box_run_t *) (const void *) in, bytes - GPUSYM_LIST_COMMAND(0));
-    } else if (GPUSYM_COPY_COMBINES == (does & GPUSYM_COPY_COMBINES)) {
-        gs_copy_combine(part, (const gpusym_combine_t *) (const void *) in, out, bytes);
+    return of == (r->skip & of);
+}
+
+/* What is done in place of a copy: a combination, a list or an exchange. */
+GS_FN void gs_copy_special(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
+{
+    const uint32_t bytes = (uint32_t) r->m.bytes;
+    if (gs_copy_is(r, GPUSYM_COPY_COMBINES) && bytes > GPUSYM_COMBINE_MAX) {
+        gs_box_list(part, (const gpusym_box_run_t *) (const void *) r->m.in, bytes - GPUSYM_LIST_COMMAND(0));
+    } else if (gs_copy_is(r, GPUSYM_COPY_COMBINES)) {
+        gs_copy_combine(part, (const gpusym_combine_t *) (const void *) r->m.in, r->m.out, bytes);
     } else {
-        gs_copy_exchange(part, w, in, (gpusym_exchange_t *) (void *) out, bytes, number);
+        gs_copy_exchange(part, w, r->m.in, (gpusym_exchange_t *) (void *) r->m.out, bytes, r->seq);
     }
 }
 
-/* A command: a copy, of bytes or of packs, with its signals, or what is done in its place. Returns the status. */
-GS_FN uint32_t gs_copy_commanded(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
+/* ---- packs ---- */
+
+/* The first block: by all blocks of the cluster. */
+GS_FN void gs_copy_by_cluster(gs_ctx_t c, const gs_command_t *r)
 {
-    const bool packs = 0 != (r->skip & GPUSYM_COPY_PACKS);
-    if (GPUSYM_COPY_EXCHANGES == (r->skip & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_special(part, w, r->m.in, r->m.out, (uint32_t) r->m.bytes, r->skip, r->seq);
-        if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_FAR)) {
-            gs_fence_system();
-        }
-        return GPUSYM_STATUS_OK;
+    gs_cluster_publish(c, r);
+    gs_copy_command_packs(gs_cluster_threads(c), r->m.in, r->m.out, (uint32_t) r->m.bytes);
+    gs_cluster_sync(c);
+}
+
+/* The others: they sleep at the barrier until they are to help, or, by a command of no packs, to leave. */
+GS_FN void gs_copy_help(gs_ctx_t c)
+{
+    gs_command_t r = {0, 0, {NULL, NULL, 0}, 0, 0};
+    for (gs_cluster_receive(c, &r); 0 != r.m.bytes; gs_cluster_receive(c, &r)) {
+        gs_copy_command_packs(gs_cluster_threads(c), r.m.in, r.m.out, (uint32_t) r.m.bytes);
+        gs_cluster_sync(c);
     }
-    const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * r->m.bytes : r->m.bytes);
-    /* across PCIe, at once with what comes next */
-    const uint32_t signal = 0 != (r->skip & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)) && part.thread < GS_WARP
-                                ? (uint32_t) gs_ld_strong(w->doorbell + 2, 4)
-                                : 0;
-    if (0 != (r->skip & GPUSYM_COPY_WAITS) && !gs_signal_await(part, w, r->m.in + off, signal)) {
+}
+
+/* ---- commands ---- */
+
+/* A copy, of bytes or of packs, with its signals. Returns the status. */
+GS_FN uint32_t gs_copy_plain(gs_ctx_t c, gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r, uint32_t signal)
+{
+    const bool packs = gs_copy_is(r, GPUSYM_COPY_PACKS);
+    gs_command_t of = *r;
+    of.m.bytes = packs ? GPUSYM_COPY_PACKS_OF(r->m.bytes) : r->m.bytes;
+    const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * of.m.bytes : of.m.bytes);
+    if (gs_copy_is(r, GPUSYM_COPY_WAITS) && !gs_signal_await(part, w, r->m.in + off, signal)) {
         return GPUSYM_STATUS_TIMEOUT;
     }
-    if (packs) {
-        gs_copy_command_packs(part, r->m.in, r->m.out, (uint32_t) r->m.bytes);
+    if (!packs) {
+        gs_copy_command(part, &of.m);
+    } else if (GS_CLUSTERS && c.nblocks > 1 && of.m.bytes > GPUSYM_COPIER_ALONE) {
+        gs_copy_by_cluster(c, &of);
     } else {
-        gs_copy_command(part, &r->m);
+        gs_copy_command_packs(part, of.m.in, of.m.out, (uint32_t) of.m.bytes);
+        (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
     }
-    if (0 != (r->skip & GPUSYM_COPY_SIGNALS)) {
+    if (gs_copy_is(r, GPUSYM_COPY_SIGNALS)) {
         gs_signal_store(part, w, r->m.out + off, signal, 0, GPUSYM_SIGNAL_LINES);
-    }
-    if (0 == part.thread && 0 != (r->skip & GPUSYM_COPY_FAR)) {
-        gs_fence_system();
     }
     return GPUSYM_STATUS_OK;
 }
 
-/* Ends a launch of one block, which has done its own copy, and serves the commands that follow (resident.h). Copies
- * have no epochs: what a command skips says more of the copy (GPUSYM_COPY_FAR and so on). */
-GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w, uint32_t status)
+/* A copy, or what is done in its place. Returns the status. */
+GS_FN uint32_t gs_copy_commanded(gs_ctx_t c, gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r,
+                                 uint32_t signal)
 {
-    gs_command_t r = {w->done_seq, 0, {NULL, NULL, 0}, 0, 0};
+    uint32_t status = GPUSYM_STATUS_OK;
+    if (gs_copy_is(r, GPUSYM_COPY_EXCHANGES)) {
+        gs_copy_special(part, w, r);
+    } else {
+        status = gs_copy_plain(c, part, w, r, signal);
+    }
+    if (0 == part.thread && gs_copy_is(r, GPUSYM_COPY_FAR)) {
+        gs_fence_system();
+    }
+    return status;
+}
+
+/* The number of a command's signal: across PCIe, at once with what comes next. */
+GS_FN uint32_t gs_copy_signal(gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r)
+{
+    return 0 != (r->skip & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS)) && !gs_copy_is(r, GPUSYM_COPY_EXCHANGES) &&
+                   part.thread < GS_WARP
+               ? (uint32_t) gs_ld_strong(w->doorbell + 2, 4)
+               : 0;
+}
+
+/* A launch that stays: does its own copy, of w->run[0], as if it had been commanded, and then the commands that follow
+ * (resident.h). Copies have no epochs: what a command skips says more of the copy (GPUSYM_COPY_FAR and so on). */
+GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
+{
+    const gpusym_run_t *run = &w->run[0];
+    gs_command_t r = {w->done_seq, 0, {(const char *) run->in, (char *) run->out, run->bytes}, run->does, 0};
     gs_ctx_t part = c;
+    uint32_t status = gs_copy_commanded(c, part, w, &r, run->signal);
     while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
-        status = gs_copy_commanded(part, w, &r);
+        status = gs_copy_commanded(c, part, w, &r, gs_copy_signal(part, w, &r));
+    }
+    r.m.bytes = 0;
+    if (GS_CLUSTERS && c.nblocks > 1) {
+        gs_cluster_publish(c, &r);
     }
 }
 
-GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
+GS_FN void gs_copy_launched(gs_ctx_t c, const gpusym_work_t *w)
 {
     uint32_t status = GPUSYM_STATUS_OK;
-    if (0 != w->linger_ns && GPUSYM_COPY_EXCHANGES == (w->run[0].does & GPUSYM_COPY_EXCHANGES)) {
-        gs_copy_special(c, w, (const char *) w->run[0].in, (char *) w->run[0].out, w->run[0].bytes, w->run[0].does,
-                        w->done_seq);
-    } else if (0 != w->rows.runs) {
+    if (0 != w->rows.runs) {
         status = gs_copy_run(c, w);
     } else {
         gs_copy_rows(c, w);
     }
     gs_block_sync(c);
-    if (0 != w->linger_ns) {
-        if (0 == c.thread && 0 != (w->run[0].does & GPUSYM_COPY_FAR)) {
-            gs_fence_system();
-        }
-        gs_copy_resident(c, w, status);
-    } else if (0 == c.thread) {
+    if (0 == c.thread) {
         if (GPUSYM_STATUS_OK != status) {
             gs_done_at(w, w->done + GPUSYM_COPY_BLOCKS + c.block, w->done_seq, status);
         }
         gs_done_at(w, w->done + c.block, w->done_seq, GPUSYM_STATUS_OK);
+    }
+}
+
+GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
+{
+    if (0 == w->linger_ns) {
+        gs_copy_launched(c, w);
+    } else if (0 == c.block) {
+        gs_copy_resident(c, w);
+    } else if (GS_CLUSTERS) {
+        gs_copy_help(c);
     }
 }
 

@@ -145,7 +145,8 @@ static struct {
         CUstream stream;
         unsigned blocks, threads;
         gpusym_work_t work;
-        bool soon; /* before the launch before it has ended */
+        bool soon;        /* before the launch before it has ended */
+        unsigned cluster; /* blocks of one; 0: there is none */
     } launched;
 } fake;
 
@@ -1559,16 +1560,30 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
     fake.launched.threads = bx;
     memcpy(&fake.launched.work, parameters[0], function->bytes);
     fake.launched.soon = false;
+    fake.launched.cluster = 0;
     return CUDA_SUCCESS;
 }
 
-/* With the one attribute that is used. */
+/* Blocks of a cluster, if that is what the attribute says, and so many blocks can be divided into such; else 0. Up to 8
+ * all GPUs that have clusters can have. */
+static unsigned fake_cluster(CUlaunchAttributeID id, const CUlaunchAttributeValue *value, unsigned blocks)
+{
+    const unsigned cluster = value->clusterDim.x;
+    return CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION == id && 1 == value->clusterDim.y && 1 == value->clusterDim.z &&
+                   cluster > 0 && cluster <= 8 && 0 == blocks % cluster
+               ? cluster
+               : 0;
+}
+
+/* With one of the attributes that are used. */
 #undef cuLaunchKernelEx
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     const CUlaunchAttribute *a = config->attrs;
-    if (1 != config->numAttrs || CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION != a->id ||
-        1 != a->value.programmaticStreamSerializationAllowed) {
+    const bool soon = 1 == config->numAttrs && CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION == a->id &&
+                      1 == a->value.programmaticStreamSerializationAllowed;
+    const unsigned cluster = 1 == config->numAttrs && !soon ? fake_cluster(a->id, &a->value, config->gridDimX) : 0;
+    if (!soon && 0 == cluster) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (fake_fails(__func__)) {
@@ -1577,7 +1592,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     const CUresult result = cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                                            config->blockDimX, config->blockDimY, config->blockDimZ,
                                            config->sharedMemBytes, config->hStream, parameters, extra);
-    fake.launched.soon = true;
+    fake.launched.soon = soon;
+    fake.launched.cluster = cluster;
     return result;
 }
 
@@ -1585,7 +1601,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
 
 struct CUgraphNode_st {
     CUfunction function;
-    unsigned blocks, threads;
+    unsigned blocks, threads, cluster;
     gpusym_work_t work; /* copied when it is set, as by the driver */
 };
 
@@ -1610,7 +1626,11 @@ static bool fake_node_set(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PA
         return false;
     }
 #endif
-    *node = (struct CUgraphNode_st){.function = p->func, .blocks = p->gridDimX, .threads = p->blockDimX};
+    if (0 != node->cluster && 0 != p->gridDimX % node->cluster) {
+        return false;
+    }
+    *node = (struct CUgraphNode_st){
+        .function = p->func, .blocks = p->gridDimX, .threads = p->blockDimX, .cluster = node->cluster};
     memcpy(&node->work, p->kernelParams[0], p->func->bytes);
     return true;
 }
@@ -1635,6 +1655,14 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     graph->filled = true;
     *node = &graph->node;
     return CUDA_SUCCESS;
+}
+
+#undef cuGraphKernelNodeSetAttribute
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *value)
+{
+    FAKE_CONTEXT();
+    node->cluster = fake_cluster(id, value, node->blocks);
+    return 0 != node->cluster ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -1663,6 +1691,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
     fake.launched.blocks = exec->node.blocks;
     fake.launched.threads = exec->node.threads;
     fake.launched.work = exec->node.work;
+    fake.launched.cluster = exec->node.cluster;
     return CUDA_SUCCESS;
 }
 

@@ -481,7 +481,7 @@ static void a_copier_serves_without_launches(void **state)
 /* Whole packs between addresses of packs are served up to a longer length; not beside a launch that others share. */
 static void a_copier_serves_long_copies_of_packs(void **state)
 {
-    const uint64_t most = gpusym_tuning_copy_resident_packs_max();
+    const uint64_t most = gpusym_tuning_copy_resident_packs_max(GPUSYM_COPIER_BLOCKS);
     const gpusym_copy_rows_t shared = {.dst = to, .src = from, .width = 200000, .height = 1, .shared = true};
     gpusym_copy_t copy;
     (void) state;
@@ -490,7 +490,8 @@ static void a_copier_serves_long_copies_of_packs(void **state)
     copy_short(64, 0, most);
     assert_int_equal(launches, 1);
     for (unsigned i = 0; i < 100; i++) {
-        copy_short(64, 16 * (next_random() % 8), 16 * (1 + next_random() % (most / 16)));
+        const uint64_t packs = 1 + next_random() % (most / 16);
+        copy_short(64, 16 * (next_random() % 8), packs < GPUSYM_COPY_LINES ? 16 * packs : 128 * (packs / 8));
         random_short_copy();
     }
     copy_short(64, 32, most);
@@ -498,17 +499,64 @@ static void a_copier_serves_long_copies_of_packs(void **state)
     copy_short(64, 33, 20000);
     copy_short(68, 32, 20000);
     copy_short(64, 32, 20001);
-    copy_short(64, 32, most + 16);
-    assert_int_equal(launches, 5);
+    copy_short(64, 32, most - 16); /* no whole lines */
+    copy_short(64, 32, most + 128);
+    assert_int_equal(launches, 6);
     OK(gpusym_copy_start_rows(&dev, gpu, &shared, &copy));
     copy_short(ROOM / 2, 32, 20000);
-    assert_int_equal(launches, 6);
+    assert_int_equal(launches, 7);
     while (0 == gpusym_copy_poll(&copy)) {
     }
-    assert_int_equal(launches, 7);
+    assert_int_equal(launches, 8);
     copy_short(64, 32, 20000);
-    assert_int_equal(launches, 7);
+    assert_int_equal(launches, 8);
     gpusym_copiers_dismiss();
+}
+
+static unsigned clusters; /* launches of several blocks that stay */
+
+static int launch_no_cluster(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    const bool cluster = 0 != w->linger_ns && w->nblocks > 1;
+    clusters += cluster;
+    return cluster ? GPUSYM_ERR : gpusym_device_sim.launch(stream, kernel, w);
+}
+
+static int graph_no_cluster(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w)
+{
+    return 0 != w->linger_ns && w->nblocks > 1 ? GPUSYM_ERR : launch_counted(graph, stream, kernel, w);
+}
+
+static void without_clusters_told(gpusym_gpu_t *which, gpusym_gpu_info_t *info)
+{
+    gpusym_device_sim.gpu_info(which, info);
+    info->clusters = false;
+}
+
+/* Where the GPU has no clusters, or none can be launched, which is found out once, one block stays, for shorter
+ * copies. */
+static void a_copier_without_a_cluster_has_one_block(void **state)
+{
+    const uint64_t most = gpusym_tuning_copy_resident_packs_max(1);
+    (void) state;
+    assert_true(most < gpusym_tuning_copy_resident_packs_max(GPUSYM_COPIER_BLOCKS));
+    for (unsigned told = 0; told < 2; told++) {
+        launches = clusters = 0;
+        dev.graph_launch = 0 == told ? graph_no_cluster : launch_counted;
+        dev.launch = launch_no_cluster;
+        dev.gpu_info = 0 == told ? gpusym_device_sim.gpu_info : without_clusters_told;
+        gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
+        assert_int_equal(gpusym_copier_blocks(&dev, gpu), 0 == told ? GPUSYM_COPIER_BLOCKS : 1);
+        for (unsigned i = 0; i < 10; i++) {
+            copy_short(64, 32, most);
+        }
+        assert_int_equal(gpusym_copier_blocks(&dev, gpu), 1);
+        assert_int_equal(clusters, 0 == told);
+        assert_int_equal(launches, 1);
+        copy_short(64, 32, most + 16);
+        assert_int_equal(launches, 2);
+        gpusym_copiers_close();
+    }
 }
 
 /* A commanded copy from GPU memory to pinned host memory, or back; false: no kernel is there. */
@@ -1446,6 +1494,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(boxes_share_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_without_launches, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_long_copies_of_packs, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_copier_without_a_cluster_has_one_block, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_serves_the_host_too, setup, teardown),
         cmocka_unit_test_setup_teardown(a_command_launches_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_copier_that_leaves_loses_nothing, setup, teardown),

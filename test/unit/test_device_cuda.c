@@ -1629,6 +1629,52 @@ static void test_few(void **unused)
     cuda.stream_destroy(stream);
 }
 
+/* The blocks of a resident kernel are a cluster, by a launch and by a graph, and nobody else's are. */
+static void test_clusters(void **unused)
+{
+    static const char *const needed[] = {"cuLaunchKernelEx", "cuGraphKernelNodeSetAttribute"};
+    gpusym_work_t one = {.nblocks = 1, .nthreads = 64, .linger_ns = 5}, w = {.nblocks = 8, .nthreads = 64};
+    gpusym_graph_t *graph = NULL, *resident = NULL;
+    gpusym_gpu_info_t info;
+    const char *why = NULL;
+
+    (void) unused;
+    open_cuda();
+    gpusym_stream_t *stream = open_stream();
+    assert_int_equal(cuda.kernels_load(stream->gpu, &why), GPUSYM_SUCCESS);
+    cuda.gpu_info(stream->gpu, &info);
+    assert_true(info.clusters);
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
+    assert_int_equal(fake.launched.cluster, 0);
+    assert_int_equal(cuda.launch(stream, 0, &one), GPUSYM_SUCCESS);
+    assert_int_equal(fake.launched.cluster, 0);
+    assert_int_equal(cuda.graph_launch(&graph, stream, 0, &w), GPUSYM_SUCCESS);
+    assert_int_equal(fake.launched.cluster, 0);
+    w.linger_ns = 5;
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_SUCCESS);
+    assert_int_equal(fake.launched.cluster, 8);
+    for (int i = 0; i < 2; i++) { /* made, and then changed */
+        assert_int_equal(cuda.graph_launch(&resident, stream, 0, &w), GPUSYM_SUCCESS);
+        assert_int_equal(fake.launched.cluster, 8);
+        assert_int_equal(fake.launched.work.linger_ns, w.linger_ns);
+        w.linger_ns++;
+    }
+    w.nblocks = 9; /* more than a cluster has */
+    assert_int_equal(cuda.launch(stream, 0, &w), GPUSYM_ERR);
+    assert_non_null(strstr(cuda.error(), "a launch of a cluster"));
+    cuda.graph_destroy(graph);
+    cuda.graph_destroy(resident);
+    cuda.stream_destroy(stream);
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        cuda.close();
+        cuda_state.lib = NULL;
+        fake.missing = needed[i];
+        open_cuda();
+        cuda.gpu_info(open_gpu(0, NULL), &info);
+        assert_false(info.clusters);
+    }
+}
+
 static void test_kernels_refused(void **unused)
 {
     gpusym_work_t w = {.nblocks = 1, .nthreads = 32};
@@ -2234,6 +2280,7 @@ int main(void)
         TEST(test_every_act_spares_captures),
         TEST(test_kernels),
         TEST(test_graph),
+        TEST(test_clusters),
         TEST(test_few),
         TEST(test_kernels_refused),
         TEST(test_every_call_fails),

@@ -601,8 +601,11 @@ static void copies_can_be_launched(void **state)
     assert_int_equal(gpusym_tuning_copy_threads() % 32, 0);
     assert_true(gpusym_tuning_copy_threads() <= GPUSYM_THREADS_MAX);
     assert_true(gpusym_tuning_copy_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
-    assert_true(gpusym_tuning_copy_resident_packs_max() / GPUSYM_PACK <= GPUSYM_COMMAND_BYTES_MAX);
-    assert_true(gpusym_tuning_copy_by_kernel(gpusym_tuning_copy_resident_packs_max(), 1));
+    for (uint32_t blocks = 1; blocks <= GPUSYM_COPIER_BLOCKS; blocks *= GPUSYM_COPIER_BLOCKS) {
+        const uint32_t most = gpusym_tuning_copy_resident_packs_max(blocks);
+        assert_true(GPUSYM_COPY_SAYS(most) && GPUSYM_COPY_UNITS(most / GPUSYM_PACK) <= GPUSYM_COMMAND_BYTES_MAX);
+        assert_true(gpusym_tuning_copy_by_kernel(gpusym_tuning_copy_resident_packs_max(blocks), 1));
+    }
     for (unsigned i = 0; i < 20000; i++) {
         const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;
         const uint32_t blocks = gpusym_tuning_copy_blocks(bytes);

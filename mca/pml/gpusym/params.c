@@ -24,7 +24,8 @@ int pml_gpusym_params_register(void)
         1000000,
         0,
         "microseconds",
-        "Time that the resident kernel of small messages and one-sided calls (one thread block) stays on the "
+        "Time that the resident kernel of small messages and one-sided calls (one thread block; from "
+        "the H100 on a cluster of eight) stays on the "
         "receiver's GPU after a message, or on the sender's after a staged one, or on the origin's. The next one "
         "needs no launch. cudaDeviceSynchronize and cudaFree wait for the kernel for up to that time. 0: no resident "
         "kernel; -1: use the tuning table, and "

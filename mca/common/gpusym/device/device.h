@@ -49,6 +49,7 @@ typedef struct {
     int sm_count;         /* multiprocessors */
     bool mps;             /* shared by an MPS daemon */
     bool multicast;       /* it has multicast objects, and the driver too */
+    bool clusters;        /* blocks of a launch can be a cluster */
     int cc;               /* compute capability, 10 * major + minor; 0 on the simulator */
     uint64_t bytes;       /* memory of the GPU */
     unsigned gbs;         /* bandwidth of that memory, in 10^9 bytes per second; 0: not known */
@@ -208,7 +209,8 @@ typedef struct gpusym_device {
     /* Queues a kernel with w->nblocks blocks of w->nthreads threads. w is copied. */
     int (*launch)(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);
     /* As launch, by an executable graph, which costs less than a launch.  Creates *graph if it is NULL; the caller
-     * destroys it by graph_destroy.  Kernel and launch geometry may differ from call to call.  All streams belong to
+     * destroys it by graph_destroy.  Kernel and launch geometry may differ from call to call, but clusters have a graph
+     * of their own.  All streams belong to
      * one GPU, and one thread uses a graph at a time.  After an error nothing is queued; if *graph is NULL, no graph
      * can be created, and launch may work.  NULL: the device has no graphs. */
     int (*graph_launch)(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan.h"
 #include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/memory/pinned.h"
 #include "mca/common/gpusym/shm/gauges.h"
@@ -30,6 +29,7 @@ struct gpusym_copier {
     bool unwanted;       /* atomic: the kernel is to leave */
     gpusym_lane_t *lane; /* while a kernel may be there; NULL: none */
     bool no_kernels;     /* they cannot be loaded */
+    uint32_t blocks;     /* of the kernel; atomic */
     /* Of the kernel: */
     bool commanded;  /* the copy under way, not launched */
     uint32_t served; /* copies beside the one that it was launched for */
@@ -119,34 +119,54 @@ static void tell_launch(const gpusym_copier_t *c)
     gpusym_kernel_told_busy(s, 0, gpusym_coarse_ns());
 }
 
-/* Launches a kernel in the copier's lane, which does the copy and stays. */
-static int launch_kernel(gpusym_copier_t *c)
+/* What a command says of the copy under way; the launch of a kernel says the same. */
+static void describe(const gpusym_copier_t *c, uint32_t *bytes, uint32_t *does)
+{
+    const gpusym_copier_run_t *run = &c->run;
+    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES); /* or GPUSYM_COPY_COMBINES */
+    const bool packs = !special && run->bytes > gpusym_tuning_copy_resident_max();
+    *bytes = packs ? GPUSYM_COPY_UNITS(run->bytes / GPUSYM_PACK) : run->bytes;
+    *does = run->does | (packs ? GPUSYM_COPY_PACKS : 0);
+}
+
+static int launch_blocks(gpusym_copier_t *c, uint32_t blocks)
 {
     const gpusym_device_t *dev = c->dev;
-    const gpusym_copier_run_t *run = &c->run;
-    gpusym_work_t w = {.run = {{.in = run->src,
-                                .out = run->dst,
-                                .bytes = run->bytes,
-                                .signal = run->signal,
-                                .does = (uint16_t) run->does}},
+    gpusym_graph_t **graph = blocks > 1 ? &c->lane->clusters : &c->lane->graph;
+    gpusym_work_t w = {.run = {{.in = c->run.src, .out = c->run.dst, .signal = c->run.signal}},
                        .nranks = 1,
-                       .nblocks = 1,
+                       .nblocks = blocks,
                        .nthreads = gpusym_tuning_copy_threads(),
                        .enter_ns = gpusym_tuning_copy_wait_ns(c->dev->simulated),
                        .out_local = 1, /* what goes elsewhere has a fence of its own: GPUSYM_COPY_FAR */
                        .rows = {.runs = 1},
                        .linger_ns = c->lingers};
-    gpusym_run_plan(&w.run[0], 0, w.nblocks);
-    c->commanded = false;
-    c->served = 0;
-    tell_launch(c);
+    uint32_t does;
+    describe(c, &w.run[0].bytes, &does);
+    w.run[0].does = (uint16_t) does;
     if (NULL != dev->graph_launch) {
-        const int rc = gpusym_lane_launch_graph(c->lane, GPUSYM_F_COPY, &w, &c->lane->graph);
-        if (GPUSYM_SUCCESS == rc || NULL != c->lane->graph) {
+        const int rc = gpusym_lane_launch_graph(c->lane, GPUSYM_F_COPY, &w, graph);
+        if (GPUSYM_SUCCESS == rc || NULL != *graph) {
             return rc;
         }
     }
     return gpusym_lane_launch(c->lane, GPUSYM_F_COPY, &w);
+}
+
+/* Launches a kernel in the copier's lane, which does the copy and stays: of one block, where no cluster can be. */
+static int launch_kernel(gpusym_copier_t *c)
+{
+    const uint32_t blocks = c->blocks;
+    c->commanded = false;
+    c->served = 0;
+    tell_launch(c);
+    int rc = launch_blocks(c, blocks);
+    if (GPUSYM_SUCCESS != rc && blocks > 1 && NULL == c->lane->clusters) {
+        GPUSYM_LOG(2, "copies of messages stay with one block of a kernel: %s", c->dev->error());
+        __atomic_store_n(&c->blocks, 1, __ATOMIC_RELAXED);
+        rc = launch_blocks(c, 1);
+    }
+    return rc;
 }
 
 /* Gets a lane for a new kernel, if it is worth it. */
@@ -202,16 +222,16 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, con
 static void command_kernel(gpusym_copier_t *c)
 {
     const gpusym_copier_run_t *run = &c->run;
-    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES); /* or GPUSYM_COPY_COMBINES */
-    const bool packs = !special && run->bytes > gpusym_tuning_copy_resident_max();
+    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
+    uint32_t bytes, does;
+    describe(c, &bytes, &does);
     c->commanded = true;
     c->served++;
     gpusym_kernel_told_busy(told(c), c->served, gpusym_coarse_ns());
     if (!special && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
         gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
     }
-    gpusym_lane_command(c->lane, run->src, run->dst, packs ? run->bytes / GPUSYM_PACK : run->bytes,
-                        run->does | (packs ? GPUSYM_COPY_PACKS : 0));
+    gpusym_lane_command(c->lane, run->src, run->dst, bytes, does);
 }
 
 /* Commands the kernel, or launches one. */
@@ -269,10 +289,12 @@ int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, cons
     return start(c);
 }
 
-bool gpusym_copier_is_there(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
+uint32_t gpusym_copier_blocks(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
 {
     const gpusym_copier_t *c = find_copier(dev, gpu);
-    return NULL != c && 0 != __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED);
+    return NULL != c && 0 != __atomic_load_n(&c->linger_ns, __ATOMIC_RELAXED)
+               ? __atomic_load_n(&c->blocks, __ATOMIC_RELAXED)
+               : 0;
 }
 
 bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu)
@@ -349,6 +371,13 @@ int gpusym_copier_poll(gpusym_copier_t *c)
 
 /* ---- set-up ---- */
 
+static uint32_t blocks_on(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
+{
+    gpusym_gpu_info_t info;
+    dev->gpu_info(gpu, &info);
+    return info.clusters ? GPUSYM_COPIER_BLOCKS : 1;
+}
+
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge)
 {
     pthread_mutex_lock(&copiers.lock);
@@ -360,6 +389,7 @@ void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_
         } else {
             c->dev = dev;
             c->gpu = gpu;
+            c->blocks = blocks_on(dev, gpu);
             c->number = NULL != copiers.first ? copiers.first->number + 1 : 0;
             c->next = copiers.first;
             __atomic_store_n(&copiers.first, c, __ATOMIC_RELEASE);

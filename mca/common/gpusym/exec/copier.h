@@ -1,9 +1,10 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * The copier: a resident kernel of one block, which after a small copy waits on the GPU for the next one, so that this
- * one costs no launch (kernels/symm/resident.h).  One for each GPU that the process has told to have one.  It waits for
- * commands of the host only, and for a limited time.
+ * The copier: a resident kernel, which after a small copy waits on the GPU for the next one, so that this one costs no
+ * launch (kernels/symm/resident.h).  One for each GPU that the process has told to have one.  It waits for commands of
+ * the host only, and for a limited time.  It has one block or, where the GPU has clusters, several, of which one waits
+ * for commands, and the others for that one to need them.
  */
 #ifndef GPUSYM_COMMON_EXEC_COPIER_H
 #define GPUSYM_COMMON_EXEC_COPIER_H
@@ -20,8 +21,9 @@ typedef struct gpusym_copier gpusym_copier_t;
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
 /* A copy of 1 to gpusym_tuning_copy_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
- * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs into memory of the GPU up to
- * gpusym_tuning_copy_resident_packs_max() bytes; or what kernels/work.h has in place of a copy. */
+ * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs up to
+ * gpusym_tuning_copy_resident_packs_max(blocks) bytes, which GPUSYM_COPY_SAYS; or what kernels/work.h has in place of a
+ * copy. */
 typedef struct {
     void *dst;
     const void *src;
@@ -45,8 +47,9 @@ int gpusym_copier_command(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const g
  * an output is not memory of this GPU. Errors as of gpusym_copier_start. */
 int gpusym_copier_start_list(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_box_run_t *run, uint32_t n,
                              bool far, gpusym_copier_t **copier);
-/* Whether the GPU is to have a copier; and whether that has something under way, which is a hint. */
-bool gpusym_copier_is_there(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
+/* The blocks of the copier that the GPU is to have, 0: none; and whether that has something under way, which is a
+ * hint. */
+uint32_t gpusym_copier_blocks(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
 bool gpusym_copier_is_busy(const gpusym_device_t *dev, const gpusym_gpu_t *gpu);
 /* Returns 1 if the copy has ended, 0 if it is under way, or the device's error, which ends it too; GPUSYM_ERR_LATE:
  * nothing has been done, since the signal has not come, or the kernel had left and cannot be launched again.

@@ -430,7 +430,7 @@ static gpusym_box_run_t box_of_run(const gpusym_run_t *run)
 static bool is_list(const batch_t *batch)
 {
     return batch->plain && gpusym_tuning_copy_list(batch->n, batch->units, batch->bytes) &&
-           gpusym_copier_is_there(batch->dev, batch->gpu);
+           0 != gpusym_copier_blocks(batch->dev, batch->gpu);
 }
 
 /* Has the copier do the batch. False: it does not. With the batch's lock held. */
@@ -620,14 +620,15 @@ static bool is_quiet(batch_t *batch)
 
 /* Whether a resident kernel is to do the copy. A longer one, which takes its one block as long as a launch takes, only
  * if it is alone: of several, launches are faster. */
-static bool is_short(const gpusym_copy_rows_t *rows)
+static bool is_short(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows)
 {
     if ((!rows->local && !rows->far) || rows->engine || 1 != rows->height) {
         return false;
     }
     return rows->width <= gpusym_tuning_copy_resident_max() ||
-           (rows->local && rows->width <= gpusym_tuning_copy_resident_packs_max() &&
-            0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) && is_quiet(&run_batch));
+           (rows->width <= gpusym_tuning_copy_resident_packs_max(gpusym_copier_blocks(dev, gpu)) &&
+            0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) &&
+            GPUSYM_COPY_SAYS(rows->width) && is_quiet(&run_batch));
 }
 
 int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *asked,
@@ -640,7 +641,7 @@ int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const 
         return GPUSYM_SUCCESS;
     }
     int rc = GPUSYM_ERR_NOT_AVAILABLE;
-    if (is_short(rows)) {
+    if (is_short(dev, gpu, rows)) {
         const gpusym_copier_run_t run = {.dst = rows->dst,
                                          .src = rows->src,
                                          .bytes = (uint32_t) rows->width,

@@ -106,6 +106,9 @@ static void lane_end(gpusym_lane_t *lane)
     if (NULL != lane->graph) {
         lane->dev->graph_destroy(lane->graph);
     }
+    if (NULL != lane->clusters) {
+        lane->dev->graph_destroy(lane->clusters);
+    }
     lane->dev->stream_destroy(lane->stream);
     lane->dev->host_free(lane->gpu, lane->host);
     free(lane);

@@ -34,6 +34,7 @@ typedef struct gpusym_lane {
     gpusym_lane_line_t *line; /* the line for the kernels */
     uint32_t seq;             /* of the last operation */
     gpusym_graph_t *graph;    /* for launches without a graph of their own; NULL: not created yet.  Owned by the lane */
+    gpusym_graph_t *clusters; /* the same for those of a cluster */
     struct gpusym_lane *next;
 } gpusym_lane_t;
 

@@ -98,6 +98,7 @@
     X(cuFuncLoad, CUresult (*)(CUfunction))                                             /* driver 12.4 */ \
     X(cuCtxGetId, CUresult (*)(CUcontext, unsigned long long *))                        /* driver 12.0 */ \
     X(cuLaunchKernelEx, CUresult (*)(const void *config, CUfunction, void **, void **)) /* driver 11.8 */ \
+    X(cuGraphKernelNodeSetAttribute, CUresult (*)(CUgraphNode, unsigned id, const void *value))           \
     DRIVER_MULTICAST(X)
 /* Driver 12.1. The call that makes an object is not here: multicast.c alone finds it. */
 #define DRIVER_MULTICAST(X)                                                                                          \

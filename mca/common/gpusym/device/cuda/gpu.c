@@ -85,6 +85,9 @@ static unsigned memory_gbs(int khz, int bits)
 /* CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, likewise. */
 #define MULTICAST_SUPPORTED ((CUdevice_attribute) 132)
 
+/* Compute capability of GPUs whose blocks can be a cluster. */
+#define CLUSTER_CC 90
+
 /* Fills info but for its ordinal; needs no context. */
 static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
 {
@@ -112,6 +115,7 @@ static int gpu_describe(int n, CUdevice dev, gpusym_gpu_info_t *info)
     snprintf(info->place.pci, sizeof(info->place.pci), "%.19s", info->where);
     info->place.number = -1;
     info->cc = 10 * major + minor;
+    info->clusters = info->cc >= CLUSTER_CC && NULL != cu.cuLaunchKernelEx && NULL != cu.cuGraphKernelNodeSetAttribute;
     info->bytes = bytes;
     return GPUSYM_SUCCESS;
 }

@@ -154,18 +154,20 @@ static int launch_enter(gpusym_gpu_t *gpu, unsigned kernel, cuda_entered_t *ente
     return cuda_ctx_enter(gpu, entered);
 }
 
+/* A resident kernel of several blocks is a cluster. */
+static bool is_cluster(const gpusym_work_t *w)
+{
+    return 0 != w->linger_ns && w->nblocks > 1;
+}
+
 #if CUDA_VERSION >= 11080
 #define SOON_CC 90 /* compute capability of GPUs that can do so */
 
 static bool soon_fails; /* atomic */
 
-/* Queues a kernel of a stream of the program so that it may come to the GPU before what the stream does before it has
- * ended: it waits for that by itself (gs_stream_order() of kernels/prim/prim.h). False: it cannot be queued so; nothing
- * is. */
-static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+static CUresult launch_with(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters,
+                            CUlaunchAttribute attribute)
 {
-    CUlaunchAttribute soon = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                              .value.programmaticStreamSerializationAllowed = 1};
     const CUlaunchConfig config = {.gridDimX = w->nblocks,
                                    .gridDimY = 1,
                                    .gridDimZ = 1,
@@ -173,23 +175,61 @@ static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_w
                                    .blockDimY = 1,
                                    .blockDimZ = 1,
                                    .hStream = stream->stream,
-                                   .attrs = &soon,
+                                   .attrs = &attribute,
                                    .numAttrs = 1};
-    if (NULL == cu.cuLaunchKernelEx || stream->gpu->info.cc < SOON_CC ||
-        __atomic_load_n(&soon_fails, __ATOMIC_RELAXED)) {
+    return NULL == cu.cuLaunchKernelEx ? CUDA_ERROR_NOT_SUPPORTED
+                                       : cu.cuLaunchKernelEx(&config, stream->gpu->kernels[kernel], parameters, NULL);
+}
+
+/* Queues a kernel of a stream of the program so that it may come to the GPU before what the stream does before it has
+ * ended: it waits for that by itself (gs_stream_order() of kernels/prim/prim.h). False: it cannot be queued so; nothing
+ * is. */
+static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+{
+    const CUlaunchAttribute soon = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                    .value.programmaticStreamSerializationAllowed = 1};
+    if (stream->gpu->info.cc < SOON_CC || __atomic_load_n(&soon_fails, __ATOMIC_RELAXED)) {
         return false;
     }
-    const bool queued = CUDA_SUCCESS == cu.cuLaunchKernelEx(&config, stream->gpu->kernels[kernel], parameters, NULL);
+    const bool queued = CUDA_SUCCESS == launch_with(stream, kernel, w, parameters, soon);
     if (!queued) {
         __atomic_store_n(&soon_fails, true, __ATOMIC_RELAXED); /* one attempt is enough */
     }
     return queued;
+}
+
+static CUresult launch_cluster(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+{
+    const CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                       .value.clusterDim = {.x = w->nblocks, .y = 1, .z = 1}};
+    return launch_with(stream, kernel, w, parameters, cluster);
+}
+
+/* Sets the node's cluster, before it is instantiated. */
+static CUresult node_cluster(CUgraphNode node, uint32_t blocks)
+{
+    const CUlaunchAttributeValue value = {.clusterDim = {.x = blocks, .y = 1, .z = 1}};
+    return NULL == cu.cuGraphKernelNodeSetAttribute
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : cu.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value);
 }
 #else
 static bool launch_soon(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
 {
     (void) stream, (void) kernel, (void) w, (void) parameters;
     return false;
+}
+
+static CUresult launch_cluster(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w, void **parameters)
+{
+    (void) stream, (void) kernel, (void) w, (void) parameters;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult node_cluster(CUgraphNode node, uint32_t blocks)
+{
+    (void) node, (void) blocks;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 #endif
 
@@ -203,8 +243,10 @@ int cuda_launch(gpusym_stream_t *stream, unsigned kernel, const gpusym_work_t *w
     if (GPUSYM_SUCCESS != rc) {
         return rc;
     }
-    if (w->early < GPUSYM_STREAM_BEGINS || 0 == (w->soon & GPUSYM_SOON_THIS) ||
-        !launch_soon(stream, kernel, w, parameters)) {
+    if (is_cluster(w)) {
+        rc = cuda_check(gpu->info.ordinal, "a launch of a cluster", launch_cluster(stream, kernel, w, parameters));
+    } else if (w->early < GPUSYM_STREAM_BEGINS || 0 == (w->soon & GPUSYM_SOON_THIS) ||
+               !launch_soon(stream, kernel, w, parameters)) {
         rc = CU(gpu->info.ordinal, cuLaunchKernel, gpu->kernels[kernel], w->nblocks, 1, 1, w->nthreads, 1, 1, 0,
                 stream->stream, parameters, NULL);
     }
@@ -234,8 +276,8 @@ static void graph_free(gpusym_graph_t *graph)
     free(graph);
 }
 
-/* gpu is current, and captures are spared. */
-static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gpusym_graph_t **made)
+/* cluster: the node's blocks are one. gpu is current, and captures are spared. */
+static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, bool cluster, gpusym_graph_t **made)
 {
     const int n = gpu->info.ordinal;
     gpusym_graph_t *graph = calloc(1, sizeof(*graph));
@@ -247,6 +289,7 @@ static int graph_make(gpusym_gpu_t *gpu, const CUDA_KERNEL_NODE_PARAMS *node, gp
     graph->gpu = gpu;
     if ((rc = CU(n, cuGraphCreate, &graph->graph, 0)) ||
         (rc = CU(n, cuGraphAddKernelNode, &graph->node, graph->graph, NULL, 0, node)) ||
+        (cluster && (rc = cuda_check(n, "cuGraphKernelNodeSetAttribute", node_cluster(graph->node, node->gridDimX)))) ||
         (rc = CU(n, cuGraphInstantiateWithFlags, &graph->exec, graph->graph, 0))) {
         graph_free(graph);
         return rc;
@@ -292,7 +335,7 @@ int cuda_graph_launch(gpusym_graph_t **graph, gpusym_stream_t *stream, unsigned 
                                           .kernelParams = parameters};
     if (NULL == *graph) {
         cuda_capture_spare(&entered);
-        rc = graph_make(gpu, &node, graph);
+        rc = graph_make(gpu, &node, is_cluster(w), graph);
     } else {
         rc = CU(n, cuGraphExecKernelNodeSetParams, (*graph)->exec, (*graph)->node, &node);
     }

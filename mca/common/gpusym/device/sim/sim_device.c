@@ -46,6 +46,7 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     snprintf(info->name, sizeof(info->name), "simulated GPU");
     info->sm_count = 16;
     info->multicast = true;
+    info->clusters = true;
     info->place.number = 0 == gpusym_sim_params.gpus ? gpusym_sim_params.local_rank
                                                      : gpusym_sim_params.local_rank % gpusym_sim_params.gpus;
     info->bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * sim_page_size();
