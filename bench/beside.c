@@ -365,13 +365,13 @@ static void read_options(int argc, char **argv)
     static const struct option all[] = {
 #define BENCH_COMMON BENCH_GETOPT
 #include "bench/options.def"
-        {"repeats", 1, NULL, 'R'}, {"message", 1, NULL, 'M'}, {NULL, 0, NULL, 0}};
+        {"repeats", 1, NULL, 'R'}, {"message", 1, NULL, 'E'}, {NULL, 0, NULL, 0}};
     bool cuda;
 
     for (int c; - 1 != (c = getopt_long(argc, argv, "", all, NULL));) {
         if ('R' == c) {
             opt.repeats = bench_number(optarg, USAGE);
-        } else if ('M' == c) {
+        } else if ('E' == c) {
             opt.message = bench_number(optarg, USAGE);
         } else if (!bench_common_option(&opt.common, c, optarg, USAGE)) {
             bench_refuse("usage: %s", USAGE);
