@@ -282,7 +282,7 @@ int coll_gpusym_mc_start(coll_gpusym_team_t *t, bool tried)
     if (!coll_gpusym_exchange_alloc(t, sizeof(mc_address_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
-    t->boot.mc_tried = tried;
+    t->boot.mc_tried = t->host.mc_requested = tried;
     mc_address_t *mine = t->boot.mine;
     if (0 == t->host.rank) {
         mine->made =

@@ -107,6 +107,7 @@ typedef struct {
     uint32_t nleaders;                    /* as many as GPUs */
     uint32_t leader_index;                /* of this rank among them; nleaders: it is none */
     gpusym_mc_t *mc;                      /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
+    bool mc_requested;                    /* agreed: a rank's user asks for multicast */
 } coll_gpusym_host_team_t;
 
 /* A communicator's team: all of its ranks; or the ranks of one island, where it has several. */
