@@ -41,10 +41,11 @@ typedef struct {
     uint32_t crowded;   /* another process uses its GPU */
     uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
     uint32_t multicast; /* enum coll_gpusym_mc */
-    uint64_t rules;     /* hash of its rules; 0: it has none */
-    uint64_t tuner;     /* hash of its tuner plug-in's name; 0: it has none */
-    int32_t reason;     /* why this rank cannot; -1: it can */
-    uint32_t rails;     /* of several islands: coll_gpusym_hosts_reserve() */
+    coll_gpusym_mc_passed_t passed;
+    uint64_t rules; /* hash of its rules; 0: it has none */
+    uint64_t tuner; /* hash of its tuner plug-in's name; 0: it has none */
+    int32_t reason; /* why this rank cannot; -1: it can */
+    uint32_t rails; /* of several islands: coll_gpusym_hosts_reserve() */
 } gpu_address_t;
 
 _Static_assert(sizeof(gpu_address_t) <= GPUSYM_NOTICE_MAX,
@@ -152,6 +153,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
     name_mps(&info, h->mps);
     h->multicast = coll_gpusym_mc_offer(t, info.multicast);
+    coll_gpusym_mc_passed(&h->passed);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
 }
@@ -616,7 +618,9 @@ static int link_gpus(coll_gpusym_team_t *t)
                (unsigned long) t->host.slot_size, all[t->host.rank].heap.vmm ? " of virtual memory" : "",
                t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
     const uint32_t mc = agree_multicast(t, all);
-    return COLL_GPUSYM_MC_NOT != mc ? coll_gpusym_mc_start(t, COLL_GPUSYM_MC_TRIED == mc) : COLL_GPUSYM_STEP_DONE;
+    const bool requested = COLL_GPUSYM_MC_TRIED == mc,
+               tried = requested && !coll_gpusym_mc_passed_one(&all->passed, sizeof *all, t->host.nranks);
+    return COLL_GPUSYM_MC_NOT != mc ? coll_gpusym_mc_start(t, requested, tried) : COLL_GPUSYM_STEP_DONE;
 }
 
 /* The end of the second step, well or not. */
