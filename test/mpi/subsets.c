@@ -24,7 +24,7 @@ static void use(check_t *t, int kind, uint64_t seed, const char *name, int first
         MPI_Comm_size(k.comm, &c.nranks);
         check_prepare(&c, false);
     }
-    for (k.count = 1; k.count < 1000000; k.count = 31 * k.count) {
+    for (k.count = 1; k.count < 100000; k.count = 31 * k.count) {
         if (MPI_COMM_NULL != k.comm) {
             check_run(t, &k);
         } else {

@@ -25,10 +25,11 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 
-/* What rank 0 tells: whether it has made the object, and a number for the trial; 0: none, it is not remembered. */
+/* What rank 0 tells: whether it has made the object; for whole slabs, not for slots alone; and a random number for the
+ * object and its trial, 0: none, they are for this team alone. */
 typedef struct {
     gpusym_handle_t handle;
-    uint64_t made, trial;
+    uint64_t made, whole, id;
 } mc_address_t;
 _Static_assert(sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX, "ranks of an island tell each other by notices");
 
@@ -379,6 +380,27 @@ uint32_t coll_gpusym_mc_offer(const coll_gpusym_team_t *t, bool has)
     return COLL_GPUSYM_MC_NOT;
 }
 
+bool coll_gpusym_mc_take(coll_gpusym_team_t *t, bool requested, uint64_t id)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    gpusym_heap_mc_t its;
+    gpusym_heap_mc_get(gpusym_heap(), t->host.slot_slab, &its);
+    if (its.id != id || its.members != t->host.nranks) {
+        return false;
+    }
+    t->host.mc_requested = requested;
+    t->host.work.mc = (char *) its.mp + t->host.slot_off;
+    GPUSYM_LOG(2, "%s: multicast is used: by the object that its ranks have",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name));
+    return true;
+}
+
+/* Whether the team has all processes of the job on this host, for which objects are made that others can use. */
+static bool is_whole(const coll_gpusym_team_t *t)
+{
+    return t->host.nranks == (uint32_t) opal_process_info.num_local_peers + 1;
+}
+
 int coll_gpusym_mc_start(coll_gpusym_team_t *t, bool requested, bool tried)
 {
     coll_gpusym_exchange_free(t);
@@ -388,13 +410,13 @@ int coll_gpusym_mc_start(coll_gpusym_team_t *t, bool requested, bool tried)
     t->host.mc_requested = requested;
     t->boot.mc_tried = tried;
     mc_address_t *mine = t->boot.mine;
-    if (!gpusym_random(&mine->trial, sizeof mine->trial)) {
-        mine->trial = 0;
-    }
     if (0 == t->host.rank) {
-        mine->made =
-            GPUSYM_SUCCESS == gpusym_current.dev->mc_create(t->host.gpu, gpusym_params.multicast, t->host.nranks,
-                                                            t->host.slot_size, &t->host.mc, &mine->handle);
+        mine->whole = is_whole(t);
+        mine->id = gpusym_random(&mine->id, sizeof mine->id) ? mine->id : 0;
+        mine->made = GPUSYM_SUCCESS ==
+                     gpusym_current.dev->mc_create(t->host.gpu, gpusym_params.multicast, t->host.nranks,
+                                                   mine->whole ? gpusym_heap_size(gpusym_heap()) : t->host.slot_size,
+                                                   &t->host.mc, &mine->handle);
     }
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t))
                ? COLL_GPUSYM_STEP_MC
@@ -426,11 +448,16 @@ static int add_gpu(coll_gpusym_team_t *t, const mc_address_t *all)
 }
 
 /* All have added their GPUs. */
-static int bind_slot(coll_gpusym_team_t *t)
+static int bind_memory(coll_gpusym_team_t *t, const mc_address_t *all)
 {
+    char *slot = t->host.work.peer[t->host.rank];
+    const uint64_t before = 0 != all[0].whole ? t->host.slot_off : 0; /* of the slot, in what is bound */
+    void *mp = NULL;
     const bool bound =
-        GPUSYM_SUCCESS == gpusym_current.dev->mc_bind(t->host.mc, t->host.rank, t->host.work.peer[t->host.rank],
-                                                      t->host.slot_size, &t->host.work.mc);
+        GPUSYM_SUCCESS ==
+        gpusym_current.dev->mc_bind(t->host.mc, t->host.rank, slot - before,
+                                    0 != all[0].whole ? gpusym_heap_size(gpusym_heap()) : t->host.slot_size, &mp);
+    t->host.work.mc = bound ? (char *) mp + before : NULL;
     if (bound && t->boot.mc_tried) {
         t->boot.trial = trial_new(t);
     }
@@ -448,8 +475,21 @@ static int try_next(coll_gpusym_team_t *t)
     return COLL_GPUSYM_STEP_MC_RUN;
 }
 
+/* Other teams of the same ranks can use an object over whole slabs. */
+static void keep_object(coll_gpusym_team_t *t, const mc_address_t *all)
+{
+    const gpusym_heap_mc_t kept = {.mc = t->host.mc,
+                                   .mp = (char *) t->host.work.mc - t->host.slot_off,
+                                   .id = all[0].id,
+                                   .members = t->host.nranks};
+    if (0 != all[0].whole && gpusym_heap_mc_keep(gpusym_heap(), t->host.slot_slab, &kept)) {
+        t->host.mc = NULL;
+    }
+}
+
 static int settle_mc(coll_gpusym_team_t *t, const char *what)
 {
+    const mc_address_t *all = t->boot.all;
     char name[GPUSYM_COMM_LABEL_MAX];
     gpusym_comm_label(t->fallback->comm, name, sizeof name);
     if (NULL == what) {
@@ -458,8 +498,9 @@ static int settle_mc(coll_gpusym_team_t *t, const char *what)
                    : t->host.mc_requested ? ": its ranks have tried the kernels in another communicator"
                                           : "");
         if (t->boot.mc_tried) {
-            remember_trial(((const mc_address_t *) t->boot.all)[0].trial, true);
+            remember_trial(all[0].id, true);
         }
+        keep_object(t, all);
         return COLL_GPUSYM_STEP_DONE;
     }
     uint32_t first = 0; /* rank that could not; if any, one that has not waited for another */
@@ -489,7 +530,8 @@ int coll_gpusym_mc_step(coll_gpusym_team_t *t)
     case COLL_GPUSYM_STEP_MC:
         return add_gpu(t, t->boot.all);
     case COLL_GPUSYM_STEP_MC_ADDED:
-        return coll_gpusym_vote_result(t) ? bind_slot(t) : settle_mc(t, "make or open the object, or add its GPU");
+        return coll_gpusym_vote_result(t) ? bind_memory(t, t->boot.all)
+                                          : settle_mc(t, "make or open the object, or add its GPU");
     case COLL_GPUSYM_STEP_MC_RUN:
         return vote(t, x->right, x->why,
                     x->right || x->launched ? COLL_GPUSYM_STEP_MC_RAN : COLL_GPUSYM_STEP_MC_FAILED);

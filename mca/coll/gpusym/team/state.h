@@ -107,7 +107,7 @@ typedef struct {
     uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */
     uint32_t nleaders;                    /* as many as GPUs */
     uint32_t leader_index;                /* of this rank among them; nleaders: it is none */
-    gpusym_mc_t *mc;   /* multicast object over all ranks' slots; NULL: none. Used if work.mc is set, on all ranks */
+    gpusym_mc_t *mc;   /* this team's own object; NULL: none. Multicast is used if work.mc is set, on all ranks */
     bool mc_requested; /* agreed: a rank's user asks for multicast */
 } coll_gpusym_host_team_t;
 
