@@ -293,7 +293,9 @@ static void tell_constants(void)
     double value[GPUSYM_MODEL_PARTS];
     fit(value, 0);
     for (unsigned k = 0; k < GPUSYM_MODEL_PARTS; k++) {
-        printf("%s %.0f %s\n", parts[k].id, value[k], parts[k].unit);
+        if (NULL != parts[k].id) { /* else it is published */
+            printf("%s %.0f %s\n", parts[k].id, value[k], parts[k].unit);
+        }
     }
 }
 

@@ -181,11 +181,21 @@ static void take_links(asked_t *a, const info_machine_t *m, uint32_t n)
     }
 }
 
+/* Whether the ranks would have a multicast object, as a team agrees on it; has: their GPUs have such objects. */
+static void take_multicast(asked_t *a, bool has)
+{
+    const int setting = (int) info_param_number("coll_gpusym_multicast", -1);
+
+    a->call.multicast = has && a->call.nranks > 2 && a->call.all_reach &&
+                        (a->call.simulated || 0 != info_param_number("coll_gpusym_heap_vmm", 0)) &&
+                        gpusym_multicast_allowed(setting, a->call.simulated, NULL);
+    a->call.mc_requested = setting > 0;
+}
+
 /* The GPUs of the ranks. Adds what had to be assumed. */
 static void take_gpus(asked_t *a, info_item_t *assumed)
 {
     info_machine_t *m = calloc(1, sizeof(*m));
-    const char *veto;
 
     a->call.sm_count = H200_MULTIPROCESSORS;
     a->cc = H200_CC;
@@ -200,6 +210,7 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
         info_text(assumed, NULL,
                   "there is no GPU here (%s): each rank has an NVIDIA H200 of %d multiprocessors, NV%d to all others",
                   m->why, H200_MULTIPROCESSORS, H200_NVLINKS);
+        take_multicast(a, true);
         free(m);
         return;
     }
@@ -219,9 +230,7 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
         a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
     }
     take_links(a, m, n);
-    a->call.multicast =
-        m->multicast && a->call.nranks > 2 && a->call.all_reach &&
-        gpusym_multicast_allowed((int) info_param_number("coll_gpusym_multicast", -1), m->simulated, &veto);
+    take_multicast(a, m->multicast);
     free(m);
 }
 

@@ -165,6 +165,17 @@ holds '{c["algorithm"]: 10 < (c["predicted_us"] or 20) < 200 for c in j["candida
 ask_json "$info" --why allreduce 1m float 4
 holds 'not any("predicted_us" in c for c in j["candidates"])'
 
+# Multicast: where it is requested, and faster as it is published.
+requested=(env OMPI_MCA_coll_gpusym_device=none OMPI_MCA_coll_gpusym_multicast=1 OMPI_MCA_coll_gpusym_heap_vmm=1)
+ask 0 "${requested[@]}" "$info" --why allreduce 16m float 8
+says '^ rsxldmc_agxstmc taken [0-9.]+ the table takes it above '
+ask 0 "${requested[@]}" "$info" --why allreduce 16m float 4
+says '^ rsxldmc_agxstmc possible [0-9.]+ the table never takes it here'
+ask 0 env NVSHMEM_DISABLE_NVLS=1 "${requested[@]}" "$info" --why allreduce 16m float 8
+says '^ rsxldmc_agxstmc impossible - the ranks have no multicast object$'
+ask 0 "${requested[@]}" OMPI_MCA_coll_gpusym_heap_vmm=0 "$info" --why allreduce 16m float 8
+says '^ rsxldmc_agxstmc impossible - the ranks have no multicast object$'
+
 # ... as a job does: the summary has it for these calls.
 agrees() {
     local algorithm

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The model of what a call costs (tuning/model.h): its constants are what bench/model fits to bench/results, and
-# docs/performance.md has the errors that it has.
+# docs/performance.md has the errors that it has, and the published constants.
 #
 #     test/model.sh BUILDDIR
 #
@@ -30,6 +30,13 @@ verdict "$(wc -l <"$dir/there") constants" "$([ -s "$dir/there" ] && [ ! -s "$di
 "$builddir/bench/model" "$results" --errors >"$dir/errors"
 sed -n '/^| | measured | median error |/,/^$/p' "$document" | sed '/^$/d' | diff - "$dir/errors" >"$dir/differ"
 verdict 'docs/performance.md has the errors' "$([ -s "$dir/errors" ] && [ ! -s "$dir/differ" ] || echo '< the document, > the model')" "$dir/differ"
+
+# Published constants, each with its source.
+sed -nE 's/^GPUSYM_MODEL_PUBLISHED\(([A-Z0-9_]+), ([0-9]+), "([^"]+)", "([^"]+)",$/\1 \2 \3 \4/p' "$GPUSYM_SRCDIR/tuning/model.def" >"$dir/published"
+while read -r id value unit source; do
+    grep -F "| \`$id\` | $value $unit |" "$document" | grep -qF "https://$source" || echo "$id $value $unit $source"
+done <"$dir/published" >"$dir/differ"
+verdict 'docs/performance.md has the published constants' "$([ -s "$dir/published" ] && [ ! -s "$dir/differ" ] || echo 'not these')" "$dir/differ"
 
 "$builddir/bench/model" "$dir" >"$dir/log" 2>&1
 verdict 'no results' "$([ $? -eq 1 ] && grep -q 'cannot be read' "$dir/log" || echo 'no message')" "$dir/log"

@@ -70,6 +70,23 @@ says 'MPI_COMM_WORLD.*: rank 1: 3 rules of .*/rules.json$'
 run 'with multicast' env OMPI_MCA_coll_gpusym_multicast=1 "${mpirun[@]}" --mca coll_gpusym_rules "$dir/rules.json" "$builddir/examples/allreduce"
 says '^ 8 .* agxllmc_r$'
 says '^ 4096 .* agxllmc_r$'
+# Where multicast is requested the table takes it for long messages of many ranks; a rule goes before that, and what forbids it.
+many() {
+    run "$1" env "${@:2}" "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" -n 5 --mca coll gpusym --mca coll_gpusym_summary 1 \
+        "$builddir/bench/gpusym_bench" --coll allreduce --bytes 2m --batches 7 --no-nccl --no-staged --no-in-place
+}
+echo '{ "rule_file_version": 3, "module": "gpusym", "collectives": { "allreduce": [ { "rules": [ { "alg": "rsxst_agxst" } ] } ] } }' >"$dir/other.json"
+by_switch='^gpusym: allreduce: native .*rsxldmc_agxstmc [1-9]'
+many 'multicast requested' OMPI_MCA_coll_gpusym_multicast=1
+says "$by_switch"
+many 'multicast not requested' OMPI_MCA_coll_gpusym_multicast=-1
+says "$by_switch" 0
+many 'multicast requested, and a rule' OMPI_MCA_coll_gpusym_multicast=1 OMPI_MCA_coll_gpusym_rules="$dir/other.json"
+says "$by_switch" 0
+many 'multicast requested, and the order of the ranks' OMPI_MCA_coll_gpusym_multicast=1 OMPI_MCA_coll_gpusym_reproducible=1
+says "$by_switch" 0
+many 'multicast requested, and a veto' OMPI_MCA_coll_gpusym_multicast=1 NCCL_NVLS_ENABLE=0
+says "$by_switch" 0
 calls 'an algorithm of the user' "$dir/rules.json" --mca coll_gpusym_algorithm allreduce:ring_simple
 says '^ [0-9]+ .* ring_simple$' 7
 run 'two ranks' "$GPUSYM_OMPI_MPIRUN" "${oversubscribe[@]}" -n 2 --mca coll_gpusym_rules "$dir/rules.json" "$builddir/examples/allreduce"

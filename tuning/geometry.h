@@ -21,6 +21,7 @@ typedef struct {
     bool zero_copy;      /* peers have each other's buffers mapped */
     bool scattered;      /* a rank knows by the peers' tables alone where its data go: no rank can forward them there */
     bool multicast;      /* the team has a multicast object */
+    bool mc_requested;   /* ... since the user asks for it: then the defaults have multicast, too */
     bool reproducible;   /* only algorithms with gpusym_algorithm_reproducible() */
     bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */
     bool ll128;          /* links keep stores of 128 bytes whole */

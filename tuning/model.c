@@ -85,14 +85,24 @@ static void count_channels(const gpusym_tuning_call_t *call, const gpusym_tuning
                &part[of[protocol].path]);
 }
 
+/* MiB that a port carries one way by multicast. A slice that the switch reduces leaves every GPU once, its owner's too;
+ * what is stored to all comes to every GPU, the one that stores it too. */
+static double switched(const gpusym_tuning_call_t *call)
+{
+    const double n = call->nranks, mib = (double) call->bytes / MIB;
+    return gpusym_collective_whole(call->coll) ? mib * (n + 1) / n : mib * n;
+}
+
 static void count_stores(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *choice, double *part)
 {
     const bool one_shot = is_one_shot(gpusym_family_plan(choice->family));
     const double own = (double) call->bytes / MIB * (gpusym_collective_whole(call->coll) ? 1 : call->nranks);
     part[GPUSYM_MODEL_BARRIER] = one_shot ? ONE_SHOT_BARRIERS : TWO_SHOT_BARRIERS;
-    part[GPUSYM_MODEL_WIRE] = busiest(call, one_shot);
-    part[GPUSYM_MODEL_THREAD] = part[GPUSYM_MODEL_WIRE] / ((double) choice->blocks * choice->threads);
-    if (gpusym_collective_reduces(call->coll)) {
+    const bool multicast = gpusym_family_multicast(choice->family);
+    const double moved = multicast ? switched(call) : busiest(call, one_shot);
+    part[multicast ? GPUSYM_MODEL_SWITCH : GPUSYM_MODEL_WIRE] = moved;
+    part[GPUSYM_MODEL_THREAD] = moved / ((double) choice->blocks * choice->threads);
+    if (gpusym_collective_reduces(call->coll) && !multicast) {
         part[GPUSYM_MODEL_REDUCED] = one_shot ? own * (call->nranks - 1) : own;
     }
     if (!choice->zero_copy) {
@@ -104,7 +114,7 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
                         double part[GPUSYM_MODEL_PARTS])
 {
     const unsigned plan = gpusym_family_plan(choice->family);
-    const bool resident = choice->resident && GPUSYM_PLAN_LINES == plan;
+    const bool resident = choice->resident && GPUSYM_PLAN_LINES == plan && !gpusym_family_multicast(choice->family);
     memset(part, 0, GPUSYM_MODEL_PARTS * sizeof *part);
     part[GPUSYM_PLAN_COPIES == plan ? GPUSYM_MODEL_ENGINES : resident ? GPUSYM_MODEL_COMMAND : GPUSYM_MODEL_LAUNCH] = 1;
     part[GPUSYM_MODEL_MOVE] = GPUSYM_COLL_ALLREDUCE != call->coll;
@@ -130,7 +140,8 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
 
 double gpusym_model_sum(const double part[GPUSYM_MODEL_PARTS], const double value[GPUSYM_MODEL_PARTS])
 {
-    const double wire = part[GPUSYM_MODEL_WIRE] * value[GPUSYM_MODEL_WIRE];
+    const double wire = part[GPUSYM_MODEL_WIRE] * value[GPUSYM_MODEL_WIRE] +
+                        part[GPUSYM_MODEL_SWITCH] * value[GPUSYM_MODEL_SWITCH]; /* one of them is 0 */
     const double threads = part[GPUSYM_MODEL_THREAD] * value[GPUSYM_MODEL_THREAD];
     double sum = wire > threads ? -threads : -wire;
     for (unsigned i = 0; i < GPUSYM_MODEL_PARTS; i++) {
@@ -154,12 +165,12 @@ static const struct {
 double gpusym_model_predict(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *choice, int cc)
 {
     static const double ns[GPUSYM_MODEL_PARTS] = {
-#define GPUSYM_MODEL(ID, value, unit, doc) value,
+#define GPUSYM_MODEL(ID, value, unit, doc) [GPUSYM_MODEL_##ID] = value,
+#define GPUSYM_MODEL_PUBLISHED(ID, value, unit, source, doc) [GPUSYM_MODEL_##ID] = value,
 #include "tuning/model.def"
     };
     double part[GPUSYM_MODEL_PARTS];
-    if (cc != known.cc || call->simulated || !call->all_reach || !call->ll128 || call->nranks < 2 ||
-        gpusym_family_multicast(choice->family)) {
+    if (cc != known.cc || call->simulated || !call->all_reach || !call->ll128 || call->nranks < 2) {
         return 0;
     }
     gpusym_model_count(call, choice, part);

@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: BSD-3-Clause
  *
  * A model of what a call costs: the sum of its parts (a launch, flags, data over the wire), each by a measured
- * constant (model.def). It is for calls one after the other, by ranks that come at the same time, on GPUs that all
- * reach each other by NVLink. Of blocks and threads it knows that kernels that store need enough of them. No choice
- * asks it, but those of numbers of ranks that were not measured follow it (test/unit/test_model.c).
- * docs/performance.md has its errors.  Pure C, no MPI, no CUDA.
+ * constant (model.def); that of the switch, for multicast kernels, is a published one. It is for calls one after the
+ * other, by ranks that come at the same time, on GPUs that all reach each other by NVLink. Of blocks and threads it
+ * knows that kernels that store need enough of them. No choice asks it, but those of numbers of ranks that were not
+ * measured, and of multicast, follow it (test/unit/test_model.c). docs/performance.md has its errors.  Pure C, no MPI,
+ * no CUDA.
  */
 #ifndef GPUSYM_TUNING_MODEL_H
 #define GPUSYM_TUNING_MODEL_H
@@ -14,6 +15,7 @@
 
 enum gpusym_model_part {
 #define GPUSYM_MODEL(ID, value, unit, doc) GPUSYM_MODEL_##ID,
+#define GPUSYM_MODEL_PUBLISHED(ID, value, unit, source, doc) GPUSYM_MODEL_##ID,
 #include "tuning/model.def"
     GPUSYM_MODEL_PARTS
 };
@@ -28,7 +30,7 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
 double gpusym_model_sum(const double part[GPUSYM_MODEL_PARTS], const double value[GPUSYM_MODEL_PARTS]);
 
 /* The time of the call in nanoseconds, on GPUs of that compute capability, times 10. 0: there is no prediction: of
- * other GPUs and the simulator, by multicast, or where not all ranks reach each other by NVLink. */
+ * other GPUs and the simulator, or where not all ranks reach each other by NVLink. */
 double gpusym_model_predict(const gpusym_tuning_call_t *call, const gpusym_tuning_choice_t *choice, int cc);
 
 /* The name of these GPUs. */

@@ -112,6 +112,12 @@ static bool is_for(const default_t *d, const gpusym_tuning_call_t *call, uint64_
     return bytes >= d->bytes_min && bytes <= d->bytes_max;
 }
 
+/* Multicast has not been measured: the defaults have it, by published figures, where the user asks for it. */
+static bool is_offered(const gpusym_tuning_call_t *call, int algorithm)
+{
+    return call->mc_requested || !gpusym_family_multicast(gpusym_algorithm_family((unsigned) algorithm));
+}
+
 /* The default of a call; by that algorithm, unless it is -1. NULL: none. */
 static const default_t *find_default(const gpusym_tuning_call_t *call, uint64_t forced_max, int algorithm)
 {
@@ -119,7 +125,7 @@ static const default_t *find_default(const gpusym_tuning_call_t *call, uint64_t 
         const default_t *d = &defaults[call->coll].rule[i];
         if (call->nranks >= d->ranks_min && call->nranks <= d->ranks_max && is_for(d, call, forced_max) &&
             (d->zero_copy < 0 || call->zero_copy == (0 != d->zero_copy)) &&
-            (algorithm < 0 || algorithm == d->algorithm) &&
+            (algorithm < 0 || algorithm == d->algorithm) && is_offered(call, d->algorithm) &&
             GPUSYM_TUNING_LACKS_NOTHING == gpusym_tuning_lacks(call, (unsigned) d->algorithm)) {
             return d;
         }
@@ -127,8 +133,8 @@ static const default_t *find_default(const gpusym_tuning_call_t *call, uint64_t 
     return NULL;
 }
 
-/* The algorithm of a call; -1: none. Where all reach all, multicast, rings and trees are used only where they are
- * forced: the first has not been measured, the others were slower. */
+/* The algorithm of a call; -1: none. Where all reach all, rings and trees are used only where they are forced: they
+ * were slower. */
 static int choose_algorithm(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
 {
     if (forced->algorithm >= 0 &&

@@ -807,11 +807,12 @@ static void mc_ranks_end(void)
     }
 }
 
-/* The steps that ranks take together (team/multicast.c): none goes on where one has failed. */
-static int mc_join(int setting)
+/* The steps that ranks take together (team/multicast.c), over so many bytes at an offset of their slabs: none goes on
+ * where one has failed. */
+static int mc_join_at(int setting, size_t at, size_t size)
 {
     gpusym_handle_t handle;
-    int rc = cuda.mc_create(mc_rank[0].gpu, setting, MC_RANKS, MC_SLOT, &mc_rank[0].mc, &handle), all = rc;
+    int rc = cuda.mc_create(mc_rank[0].gpu, setting, MC_RANKS, size, &mc_rank[0].mc, &handle), all = rc;
 
     for (int r = 0; r < MC_RANKS && GPUSYM_SUCCESS == all; r++) {
         rc = 0 == r ? GPUSYM_SUCCESS : cuda.mc_import(mc_rank[r].gpu, &handle, &mc_rank[r].mc);
@@ -822,10 +823,15 @@ static int mc_join(int setting)
         return all;
     }
     for (unsigned r = 0; r < MC_RANKS; r++) {
-        rc = cuda.mc_bind(mc_rank[r].mc, r, mc_rank[r].slab + MC_AT, MC_SLOT, &mc_rank[r].mp);
+        rc = cuda.mc_bind(mc_rank[r].mc, r, mc_rank[r].slab + at, size, &mc_rank[r].mp);
         all = GPUSYM_SUCCESS == all ? rc : all;
     }
     return all;
+}
+
+static int mc_join(int setting)
+{
+    return mc_join_at(setting, MC_AT, MC_SLOT);
 }
 
 static void mc_leave(void)
@@ -873,6 +879,36 @@ static void test_multicast(void **unused)
     assert_int_equal(mc_join(1), GPUSYM_SUCCESS);
     mc_ranks_end();
     cuda.close(); /* ends what is left */
+    assert_int_equal(fake.bound, 0);
+}
+
+/* Over whole slabs, which keep it: one over slots beside it leaves it as it is, and nothing outlives the heaps. */
+static void test_multicast_of_slabs(void **unused)
+{
+    unsigned none[4], before[4], after[4];
+
+    (void) unused;
+    mc_ranks(true);
+    mc_ranks_end();
+    mc_count(none);
+    cuda.close();
+    mc_ranks(true);
+    assert_int_equal(mc_join_at(1, 0, MC_SLAB), GPUSYM_SUCCESS);
+    for (int r = 0; r < MC_RANKS; r++) {
+        const fake_region_t *at = fake_region((uintptr_t) mc_rank[r].mp);
+        const gpusym_heap_mc_t kept = {.mc = mc_rank[r].mc, .mp = mc_rank[r].mp, .id = 7, .members = MC_RANKS};
+        assert_true(at->size == MC_SLAB && (char *) mc_rank[r].mp == at->base);
+        assert_true(gpusym_heap_mc_keep(mc_rank[r].heap, 0, &kept));
+    }
+    mc_count(before);
+    assert_int_equal(mc_join(1), GPUSYM_SUCCESS);
+    assert_int_equal(fake.bound, 2 * MC_RANKS);
+    mc_leave();
+    mc_count(after);
+    assert_memory_equal(after, before, sizeof(before));
+    mc_ranks_end();
+    mc_count(after);
+    assert_memory_equal(after, none, sizeof(none));
     assert_int_equal(fake.bound, 0);
 }
 
@@ -2255,6 +2291,7 @@ int main(void)
         TEST(test_heap_of_virtual_memory),
         TEST(test_driver_refuses_multicast),
         TEST(test_multicast),
+        TEST(test_multicast_of_slabs),
         TEST(test_multicast_fails),
         TEST(test_no_multicast),
         TEST(test_multicast_forbidden),

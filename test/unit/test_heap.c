@@ -770,6 +770,54 @@ static void virtual_memory_is_refused(void **state)
     assert_true(maps == mappings() && fds == descriptors() && 0 == bytes_of_device());
 }
 
+/* A multicast object of this process alone, over a slab of `size` bytes. */
+static gpusym_heap_mc_t make_object(gpusym_heap_t *heap, uint64_t size, uint64_t id)
+{
+    gpusym_heap_mc_t object = {.id = id, .members = 1};
+    gpusym_handle_t handle;
+    OK(dev->mc_create(gpu, 1, 1, size, &object.mc, &handle));
+    OK(dev->mc_add(object.mc));
+    OK(dev->mc_bind(object.mc, 0, heap_at(heap, 0), size, &object.mp));
+    return object;
+}
+
+/* A slab keeps one multicast object, and takes it along: when its memory is refused and free, or with the heap. */
+static void a_slab_keeps_a_multicast_object(void **state)
+{
+    (void) state;
+    const uint64_t size = 4 << 20;
+    const unsigned maps = mappings(), fds = descriptors();
+    for (unsigned refused = 0; refused < 2; refused++) {
+        gpusym_heap_t *heap;
+        gpusym_heap_mc_t got;
+        gpusym_slot_offer_t offer;
+        OK(gpusym_heap_create(dev, gpu, size, 2, vmm, &heap));
+        gpusym_heap_mc_get(heap, 0, &got);
+        assert_true(0 == got.id);
+        gpusym_heap_mc_t first = make_object(heap, size, 5), second = make_object(heap, size, 0);
+        assert_false(gpusym_heap_mc_keep(heap, 0, &second)); /* it has no id */
+        assert_true(gpusym_heap_mc_keep(heap, 0, &first));
+        second.id = 6;
+        assert_false(gpusym_heap_mc_keep(heap, 0, &second));
+        dev->mc_free(second.mc);
+        gpusym_heap_mc_get(heap, 0, &got);
+        assert_true(5 == got.id && 1 == got.members && first.mc == got.mc && first.mp == got.mp);
+        gpusym_heap_slot_offer(heap, &offer);
+        gpusym_heap_slot_settle(heap, &offer, 0);
+        if (refused) {
+            gpusym_heap_refuse_vmm(heap);
+            gpusym_heap_mc_get(heap, 0, &got);
+            assert_true(5 == got.id); /* a communicator has a slot there */
+            gpusym_heap_slot_free(heap, offer.slab, offer.off[0], 7, 0);
+            gpusym_heap_refuse_vmm(heap);
+            gpusym_heap_mc_get(heap, 0, &got);
+            assert_true(0 == got.id && 0 == bytes_of_device());
+        }
+        gpusym_heap_destroy(heap);
+        assert_true(maps == mappings() && fds == descriptors() && 0 == bytes_of_device());
+    }
+}
+
 /* There is no memory of the other kind: nothing is offered, which is an answer like another. */
 static void nothing_is_offered_without_memory(void **state)
 {
@@ -1147,6 +1195,7 @@ int main(int argc, char **argv)
         ON_VMM(a_peer_is_given_back),
         ON_VMM(a_heap_does_without_virtual_memory),
         ON_VMM(virtual_memory_is_refused),
+        ON_VMM(a_slab_keeps_a_multicast_object),
         ON_VMM(nothing_is_offered_without_memory),
         ON_DEVICE(an_offer_reserves),
         ON_DEVICE(the_epoch_floor_only_rises),

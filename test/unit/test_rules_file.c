@@ -158,6 +158,7 @@ static gpusym_tuning_call_t draw_call(gpusym_work_t *slot)
                                  .all_reach = next_random() % 2,
                                  .ll128 = next_random() % 2,
                                  .copies = next_random() % 2};
+    call.multicast = call.mc_requested = next_random() % 2;
     *slot = (gpusym_work_t){.nranks = call.nranks};
     call.max_blocks = gpusym_slot_layout(8 << 20, call.nranks, gpusym_tuning_max_blocks(132, false), slot);
     call.ll_payload = slot->ll_bytes / 2;

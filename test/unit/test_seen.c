@@ -70,7 +70,7 @@ static bool child_step(comms_t *c, int step)
     case 1:
         return GPUSYM_SUCCESS == gpusym_pages_open(&id) && comm_make(c, &id, 0, KEY_FIRST, "first (cid 1)");
     case 2:
-        gpusym_line_step(c->line[0], 3);
+        gpusym_line_step(c->line[0], 3, 2);
         gpusym_line_say(c->line[0], 77);
         return GPUSYM_SUCCESS == gpusym_pages_open(&id) && comm_make(c, &id, 1, KEY_SECOND, "second (cid 2)") &&
                comm_post(c, 1, REDUCE) && comm_post(c, 1, REDUCE) && comm_post(c, 0, BCAST);

@@ -120,8 +120,8 @@ static bool algorithm_as_forced(const gpusym_tuning_call_t *call, const gpusym_t
     if (!call->all_reach) {
         return true;
     }
-    /* by name only */
-    return !is_multicast(chosen) && !has_schedule(chosen) &&
+    /* by name only; multicast on request, too */
+    return (!is_multicast(chosen) || call->mc_requested) && !has_schedule(chosen) &&
            (0 == f->oneshot_max || is_ll(chosen) == (call->bytes <= f->oneshot_max));
 }
 
@@ -212,6 +212,7 @@ static gpusym_tuning_call_t draw_call(uint64_t bytes)
                                  .simulated = next_random() % 2,
                                  .zero_copy = next_random() % 2,
                                  .multicast = next_random() % 2,
+                                 .mc_requested = next_random() % 2,
                                  .reproducible = 0 == next_random() % 4,
                                  .all_reach = 0 != next_random() % 4,
                                  .ll128 = next_random() % 2,
@@ -251,6 +252,7 @@ static void any_call_can_be_launched(void **state)
                                              .simulated = k % 2,
                                              .zero_copy = next_random() % 2,
                                              .multicast = next_random() % 2,
+                                             .mc_requested = next_random() % 2,
                                              .all_reach = 0 != next_random() % 4,
                                              .ll128 = next_random() % 2,
                                              .copies = next_random() % 2,
@@ -328,6 +330,7 @@ static void multicast_is_requested(void **state)
         for (unsigned k = 0; is_multicast(algorithm) && k < 2000; k++) {
             gpusym_tuning_call_t call = draw_call(1ull << next_random() % 30);
             call.coll = gpusym_algorithm_collective((unsigned) algorithm);
+            call.mc_requested = false;
             const gpusym_tuning_forced_t forced = {.algorithm = algorithm};
             const gpusym_tuning_choice_t with = choose(&call, &forced), without = choose(&call, &nothing);
             assert_false(without.algorithm >= 0 && is_multicast(without.algorithm));
@@ -355,6 +358,33 @@ static void multicast_is_requested(void **state)
     assert_int_equal(choose(&call, &forced).algorithm, forced.algorithm);
     call.multicast = false;
     assert_int_not_equal(choose(&call, &forced).algorithm, forced.algorithm);
+}
+
+/* Where the user asks for multicast the defaults have it; but not where there is none, the order of summation counts,
+ * no switch can do it, a parameter or a rule names another algorithm, or the limit of LL lines is higher. */
+static void requested_multicast_is_taken(void **state)
+{
+    (void) state;
+    const int mc = GPUSYM_ALG_ALLREDUCE_RSXLDMC_AGXSTMC;
+    gpusym_tuning_forced_t forced = {.algorithm = GPUSYM_ALG_ALLREDUCE_RSXST_AGXST};
+    for (uint32_t ranks = 5; ranks <= GPUSYM_TEAM_MAX; ranks++) {
+        gpusym_tuning_call_t call = usual_call(GPUSYM_COLL_ALLREDUCE, ranks, 16 << 20);
+        call.multicast = call.mc_requested = true;
+        call.zero_copy = ranks % 2;
+        assert_int_equal(choose(&call, &nothing).algorithm, mc);
+        assert_int_equal(choose(&call, &forced).algorithm, forced.algorithm);
+        assert_int_not_equal(
+            choose(&call, &(gpusym_tuning_forced_t){.algorithm = -1, .oneshot_max = 16 << 20}).algorithm, mc);
+        call.mc_requested = false;
+        assert_int_not_equal(choose(&call, &nothing).algorithm, mc);
+        call.mc_requested = call.reproducible = true;
+        assert_int_not_equal(choose(&call, &nothing).algorithm, mc);
+        call.reproducible = call.multicast = false;
+        assert_int_not_equal(choose(&call, &nothing).algorithm, mc);
+        call.multicast = true;
+        call.op = GPUSYM_OP_PROD;
+        assert_int_not_equal(choose(&call, &nothing).algorithm, mc);
+    }
 }
 
 /* Where not all reach all, rings serve what has them, in the order of the ranks if that is wanted: small messages by
@@ -707,6 +737,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_forced_is_taken),
         cmocka_unit_test(every_algorithm_can_be_forced),
         cmocka_unit_test(multicast_is_requested),
+        cmocka_unit_test(requested_multicast_is_taken),
         cmocka_unit_test(rings_serve_where_not_all_reach),
         cmocka_unit_test(ll_is_for_the_small),
         cmocka_unit_test(the_limit_of_ll_can_be_forced),

@@ -22,6 +22,7 @@ static gpusym_tuning_call_t draw_call(void)
                                  .simulated = next_random() % 2,
                                  .zero_copy = next_random() % 2,
                                  .multicast = next_random() % 2,
+                                 .mc_requested = next_random() % 2,
                                  .reproducible = 0 == next_random() % 4,
                                  .all_reach = 0 != next_random() % 4,
                                  .ll128 = next_random() % 2,

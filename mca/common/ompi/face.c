@@ -36,7 +36,8 @@ static const gpusym_var_number_t numbers[] = {
      "NVLink multicast (NVLS). -1: where the tuning table has it, that is on the simulator: on GPUs it has not run "
      "yet. "
      "1: also on GPUs that have it, with coll_gpusym_heap_vmm=1, for communicators on which a test of each multicast "
-     "kernel gives the right bits. 0: never. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
+     "kernel gives the right bits; then the tuning table chooses it where published figures say that it is faster. "
+     "0: never. NCCL_NVLS_ENABLE=0, NVSHMEM_DISABLE_NVLS=1 or "
      "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment forbid it and override this parameter"},
     {"reg_limit", MCA_BASE_VAR_TYPE_INT, 4, FIELD(reg_limit), GPUSYM_REG_MAX, 0, GPUSYM_REG_MAX, 0, "buffers",
      "Maximum number of user allocations of a process that peers map at a time. A further one replaces the least "

@@ -5,7 +5,7 @@
  * file tests an Open MPI version.
  *
  * The same in all three, so not here: ompi_mpi_abort(), OMPI_ERRHANDLER_INVOKE, the opal_output
- * and MCA variable calls, opal_process_info.my_local_rank, OPAL_PROC_MY_NAME, opal_version_string.
+ * and MCA variable calls, opal_process_info.my_local_rank and num_local_peers, OPAL_PROC_MY_NAME, opal_version_string.
  * Agreement (coll_agree, coll_iagree) exists from 5.0 on and is left to the stock components.
  */
 #ifndef GPUSYM_COMMON_OMPI_COMPAT_H

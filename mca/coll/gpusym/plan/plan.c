@@ -67,7 +67,8 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .sm_count = t->host.sm_count,
                                   .simulated = dev->simulated,
                                   .zero_copy = task->zero_copy.agreed,
-                                  .multicast = NULL != t->host.mc && !sized,
+                                  .multicast = NULL != t->host.work.mc && !sized,
+                                  .mc_requested = t->host.mc_requested,
                                   .reproducible =
                                       0 != coll_gpusym_setting(t, COLL_GPUSYM_KEY_REPRODUCIBLE, c->reproducible),
                                   .all_reach = t->host.all_reach,

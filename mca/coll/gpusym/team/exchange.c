@@ -112,6 +112,6 @@ void coll_gpusym_team_step(coll_gpusym_team_t *t, int step)
 {
     t->boot.step = step;
     if (t->host.has_line) {
-        gpusym_line_step(gpusym_pages_line(t->host.line_off), (uint32_t) step);
+        gpusym_line_step(gpusym_pages_line(t->host.line_off), (uint32_t) step, t->boot.launched);
     }
 }

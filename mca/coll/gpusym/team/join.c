@@ -41,10 +41,12 @@ typedef struct {
     uint32_t crowded;   /* another process uses its GPU */
     uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
     uint32_t multicast; /* enum coll_gpusym_mc */
-    uint64_t rules;     /* hash of its rules; 0: it has none */
-    uint64_t tuner;     /* hash of its tuner plug-in's name; 0: it has none */
-    int32_t reason;     /* why this rank cannot; -1: it can */
-    uint32_t rails;     /* of several islands: coll_gpusym_hosts_reserve() */
+    coll_gpusym_mc_passed_t passed;
+    uint64_t mc;    /* id of the multicast object of the slab of its slots; 0: it has none */
+    uint64_t rules; /* hash of its rules; 0: it has none */
+    uint64_t tuner; /* hash of its tuner plug-in's name; 0: it has none */
+    int32_t reason; /* why this rank cannot; -1: it can */
+    uint32_t rails; /* of several islands: coll_gpusym_hosts_reserve() */
 } gpu_address_t;
 
 _Static_assert(sizeof(gpu_address_t) <= GPUSYM_NOTICE_MAX,
@@ -111,8 +113,11 @@ static void name_mps(const gpusym_gpu_info_t *info, uint64_t *mps)
 static void offer_slots(gpu_address_t *h)
 {
     gpusym_heap_t *heap = gpusym_heap();
+    gpusym_heap_mc_t mc;
     gpusym_heap_slot_offer(heap, &h->slots);
     gpusym_heap_id(heap, (unsigned) h->slots.slab, &h->heap);
+    gpusym_heap_mc_get(heap, h->slots.slab, &mc);
+    h->mc = mc.id;
     h->epoch = gpusym_heap_epoch_floor(heap);
     if (h->epoch < coll_gpusym_params.epoch_first) {
         h->epoch = coll_gpusym_params.epoch_first;
@@ -152,6 +157,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
     name_mps(&info, h->mps);
     h->multicast = coll_gpusym_mc_offer(t, info.multicast);
+    coll_gpusym_mc_passed(&h->passed);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
     h->place = info.place;
 }
@@ -586,6 +592,29 @@ static uint32_t agree_multicast(const coll_gpusym_team_t *t, const gpu_address_t
     return NULL != lack ? COLL_GPUSYM_MC_NOT : most;
 }
 
+/* The multicast object of the slabs that the ranks' slots lie in, if it is one and the same; 0: it is not. */
+static uint64_t find_common_mc(const coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    uint32_t r = 0;
+    while (r < t->host.nranks && all[r].mc == all[0].mc) {
+        r++;
+    }
+    return r == t->host.nranks ? all[0].mc : 0;
+}
+
+/* What comes behind the links: multicast, if all may and can. Returns the next step, or a negative error. */
+static int start_multicast(coll_gpusym_team_t *t, const gpu_address_t *all)
+{
+    const uint32_t mc = agree_multicast(t, all);
+    const uint64_t common = find_common_mc(t, all);
+    const bool requested = COLL_GPUSYM_MC_TRIED == mc;
+    if (COLL_GPUSYM_MC_NOT == mc || (0 != common && coll_gpusym_mc_take(t, requested, common))) {
+        return COLL_GPUSYM_STEP_DONE;
+    }
+    return coll_gpusym_mc_start(t, requested,
+                                requested && !coll_gpusym_mc_passed_one(&all->passed, sizeof *all, t->host.nranks));
+}
+
 /* All ranks have mapped what they can. Returns the next step, or a negative error. */
 static int link_gpus(coll_gpusym_team_t *t)
 {
@@ -615,8 +644,7 @@ static int link_gpus(coll_gpusym_team_t *t)
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), t->host.gpu_text,
                (unsigned long) t->host.slot_size, all[t->host.rank].heap.vmm ? " of virtual memory" : "",
                t->host.max_blocks, coll_gpusym_team_next_epoch(t) - 1, t->host.nrings);
-    const uint32_t mc = agree_multicast(t, all);
-    return COLL_GPUSYM_MC_NOT != mc ? coll_gpusym_mc_start(t, COLL_GPUSYM_MC_TRIED == mc) : COLL_GPUSYM_STEP_DONE;
+    return start_multicast(t, all);
 }
 
 /* The end of the second step, well or not. */

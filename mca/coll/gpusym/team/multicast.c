@@ -5,11 +5,13 @@
  *
  * Where the user asks for multicast each kernel is tried before any call has it: by operations and types whose
  * instructions differ, on small numbers, whose sums are exact in any order.  A kernel may not begin before all ranks
- * have ended the last one (kernels/work.h), and a vote lies between any two.
+ * have ended the last one (kernels/work.h), and a vote lies between any two.  Ranks that have all been in one trial do
+ * not repeat it in another communicator: their processes, GPUs and switch are the same.
  */
 #include "mca/coll/gpusym/team/multicast.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +25,11 @@
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/scratch.h"
 
-/* What rank 0 tells: whether it has made the object. */
+/* What rank 0 tells: whether it has made the object; for whole slabs, not for slots alone; and a random number for the
+ * object and its trial, 0: none, they are for this team alone. */
 typedef struct {
     gpusym_handle_t handle;
-    uint64_t made;
+    uint64_t made, whole, id;
 } mc_address_t;
 _Static_assert(sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX, "ranks of an island tell each other by notices");
 
@@ -35,9 +38,12 @@ _Static_assert(sizeof(mc_address_t) <= GPUSYM_NOTICE_MAX, "ranks of an island te
 #define SEGMENT 1040u
 #define BLOCKS 2u
 #define THREADS 128u
-/* How long a kernel waits at most for what a switch does not bring, and then until it ends. */
-#define LIMIT_NS UINT64_C(10000000000)
-#define GRACE_NS UINT64_C(5000000000)
+/* How long a kernel waits at most for the ranks that launch it later; and, when all have, for what a switch does not
+ * bring: so many times as long as the slowest one before it has taken, at least so long (they take microseconds on a
+ * GPU, milliseconds on the simulator), and not longer than for ranks. Then as long again until it ends. */
+#define RANKS_NS UINT64_C(10000000000)
+#define SWITCH_TIMES 20u
+#define SWITCH_LEAST_NS UINT64_C(2000000000)
 
 typedef struct coll_gpusym_mc_trial {
     gpusym_lane_t *lane;
@@ -48,14 +54,17 @@ typedef struct coll_gpusym_mc_trial {
     uint8_t *host;                    /* all of that */
     unsigned family, op, type;        /* which kernel is tried */
     gpusym_work_t work;
-    uint64_t epochs; /* that it takes */
-    uint64_t end_ns; /* when it is told to end */
-    bool launched;   /* here */
-    bool running;    /* ... and has not ended */
-    const char *why; /* it has not: a static text; NULL: the device says it */
-    bool right;      /* it has given the right bits here */
-    bool given_up;   /* a rank could not launch it */
-    bool waited;     /* it has not run through here, perhaps because of another rank */
+    uint64_t epochs;                 /* that it takes */
+    uint64_t launch_ns, together_ns; /* when it was launched here; and by all ranks, as far as is known: 0: not yet */
+    uint64_t slowest_ns;             /* of those before it: from then to its end */
+    uint64_t end_ns;                 /* when it is told to end */
+    char text[64];                   /* for why */
+    bool launched;                   /* here */
+    bool running;                    /* ... and has not ended */
+    const char *why;                 /* it has not; NULL: the device says it */
+    bool right;                      /* it has given the right bits here */
+    bool given_up;                   /* a rank could not launch it */
+    bool waited;                     /* it has not run through here, perhaps because of another rank */
 } trial_t;
 
 /* ---- which kernels are tried, and on what ---- */
@@ -134,7 +143,7 @@ static void describe(const coll_gpusym_team_t *t, trial_t *x)
     w->nblocks = BLOCKS < t->host.max_blocks ? BLOCKS : t->host.max_blocks;
     w->nthreads = THREADS;
     w->out_local = true;
-    w->limit_ns = 0 != w->limit_ns && w->limit_ns < LIMIT_NS ? w->limit_ns : LIMIT_NS;
+    w->limit_ns = 0 != w->limit_ns && w->limit_ns < RANKS_NS ? w->limit_ns : RANKS_NS;
     for (uint32_t p = 0; p < w->nranks && !whole; p++) {
         const gpusym_seg_t first = {0, SEGMENT}, its = {p * SEGMENT, SEGMENT};
         w->send[p] = gpusym_family_reduces(x->family) ? its : first;
@@ -195,6 +204,7 @@ static bool trial_prepare(const coll_gpusym_team_t *t, trial_t *x)
     x->in_bytes = allreduce ? MESSAGE : gpusym_family_reduces(x->family) ? n * SEGMENT : SEGMENT;
     x->out_bytes = allreduce ? MESSAGE : gpusym_family_reduces(x->family) ? SEGMENT : n * SEGMENT;
     x->launched = x->running = false;
+    x->together_ns = 0;
     x->why = NULL;
     describe(t, x);
     expect(x);
@@ -213,11 +223,53 @@ static bool is_right(const coll_gpusym_team_t *t, trial_t *x)
 static bool is_missing(const coll_gpusym_team_t *t)
 {
     uint32_t r = 0;
-    while (r < t->host.nranks &&
-           COLL_GPUSYM_STEP_MC_FAILED != __atomic_load_n(&t->host.rc.line[r]->step, __ATOMIC_ACQUIRE)) {
+    while (r < t->host.nranks && COLL_GPUSYM_STEP_MC_FAILED != gpusym_line_at_step(t->host.rc.line[r])) {
         r++;
     }
     return r < t->host.nranks;
+}
+
+/* Whether all ranks have launched it. */
+static bool is_everywhere(const coll_gpusym_team_t *t)
+{
+    uint32_t r = 0;
+    while (r < t->host.nranks && gpusym_line_tried(t->host.rc.line[r]) >= t->boot.launched) {
+        r++;
+    }
+    return r == t->host.nranks;
+}
+
+/* How long it has for what needs the switch alone. */
+static uint64_t switch_ns(const trial_t *x)
+{
+    const uint64_t ns = SWITCH_TIMES * x->slowest_ns;
+    return ns < SWITCH_LEAST_NS ? SWITCH_LEAST_NS : ns < RANKS_NS ? ns : RANKS_NS;
+}
+
+/* The kernel that is tried has not ended: whether it still may run. Tells it to end when it is late. */
+static bool may_run(const coll_gpusym_team_t *t, trial_t *x)
+{
+    const uint64_t now = gpusym_now_ns();
+    if (0 == x->together_ns && is_everywhere(t)) {
+        x->together_ns = now;
+        x->end_ns = now + switch_ns(x) < x->end_ns ? now + switch_ns(x) : x->end_ns;
+    }
+    if (!x->given_up && is_missing(t)) {
+        x->given_up = true;
+        x->end_ns = now < x->end_ns ? now : x->end_ns;
+    }
+    if (now >= x->end_ns) {
+        __atomic_store_n(&x->lane->host->abort, 1u, __ATOMIC_RELAXED);
+    }
+    if (gpusym_current.dev->stream_poll(x->lane->stream) < 0) {
+        return false;
+    }
+    if (now > x->end_ns + switch_ns(x)) {
+        snprintf(x->text, sizeof x->text, "a kernel does not end, after %.1f s", 1e-9 * (double) (now - x->launch_ns));
+        x->why = x->text;
+        return false;
+    }
+    return true;
 }
 
 int coll_gpusym_mc_poll(coll_gpusym_team_t *t)
@@ -234,21 +286,20 @@ int coll_gpusym_mc_poll(coll_gpusym_team_t *t)
             x->right &&
             GPUSYM_SUCCESS == gpusym_lane_launch(x->lane, gpusym_kernel_find(x->family, x->op, x->type), &x->work);
         x->right = x->launched = x->running;
-        x->end_ns = gpusym_now_ns() + x->work.limit_ns;
+        x->launch_ns = gpusym_now_ns();
+        x->end_ns = x->launch_ns + x->work.limit_ns;
+        if (x->running) {
+            t->boot.launched++;
+            coll_gpusym_team_step(t, t->boot.step); /* peers read how many */
+        }
         return x->running ? 0 : 1;
     }
     if (!gpusym_lane_done(x->lane, &status)) {
-        const uint64_t now = gpusym_now_ns();
-        x->given_up = x->given_up || is_missing(t);
-        if (x->given_up || now > x->end_ns) {
-            __atomic_store_n(&x->lane->host->abort, 1u, __ATOMIC_RELAXED);
-        }
-        x->right = gpusym_current.dev->stream_poll(x->lane->stream) >= 0;
-        if (x->right && now > x->end_ns + GRACE_NS) {
-            x->right = false;
-            x->why = "a kernel does not end";
-        }
+        x->right = may_run(t, x);
         return x->right ? 0 : 1;
+    }
+    if (0 != x->together_ns && gpusym_now_ns() - x->together_ns > x->slowest_ns) {
+        x->slowest_ns = gpusym_now_ns() - x->together_ns;
     }
     x->right = GPUSYM_STATUS_OK == status && is_right(t, x);
     x->waited = GPUSYM_STATUS_ABORTED == (uint8_t) status || GPUSYM_STATUS_TIMEOUT == (uint8_t) status;
@@ -260,13 +311,66 @@ int coll_gpusym_mc_poll(coll_gpusym_team_t *t)
     return 1;
 }
 
+/* ---- trials of this process ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    coll_gpusym_mc_passed_t passed;
+    unsigned next; /* place of the next one that is passed */
+    bool failed;   /* one, here or on a peer: there will be no other */
+} trials = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* All ranks of a trial call this with the same, so that they know alike what need not be tried, or must not be. */
+static void remember_trial(uint64_t id, bool right)
+{
+    pthread_mutex_lock(&trials.lock);
+    if (right) {
+        trials.passed.id[trials.next++ % COLL_GPUSYM_MC_TRIALS] = id;
+    } else {
+        __atomic_store_n(&trials.failed, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&trials.lock);
+}
+
+void coll_gpusym_mc_passed(coll_gpusym_mc_passed_t *passed)
+{
+    pthread_mutex_lock(&trials.lock);
+    *passed = trials.passed;
+    pthread_mutex_unlock(&trials.lock);
+}
+
+static bool has_passed(const coll_gpusym_mc_passed_t *passed, uint64_t id)
+{
+    unsigned i = 0;
+    while (i < COLL_GPUSYM_MC_TRIALS && (0 == id || passed->id[i] != id)) {
+        i++;
+    }
+    return i < COLL_GPUSYM_MC_TRIALS;
+}
+
+bool coll_gpusym_mc_passed_one(const coll_gpusym_mc_passed_t *first, size_t stride, uint32_t n)
+{
+    bool all = false;
+    for (unsigned i = 0; !all && i < COLL_GPUSYM_MC_TRIALS; i++) {
+        uint32_t r = 0;
+        while (r < n && has_passed((const void *) ((const char *) first + r * stride), first->id[i])) {
+            r++;
+        }
+        all = r == n;
+    }
+    return all;
+}
+
 /* ---- the steps ---- */
 
 uint32_t coll_gpusym_mc_offer(const coll_gpusym_team_t *t, bool has)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const char *why = "its GPU, or the GPU's driver, has no multicast objects";
-    if (gpusym_multicast_allowed(gpusym_params.multicast, gpusym_current.dev->simulated, &why) && has) {
+    const bool allowed = gpusym_multicast_allowed(gpusym_params.multicast, gpusym_current.dev->simulated, &why);
+    if (__atomic_load_n(&trials.failed, __ATOMIC_RELAXED)) {
+        why = "a trial of its kernels has failed";
+    } else if (allowed && has) {
         return gpusym_params.multicast < 0 ? COLL_GPUSYM_MC_USED : COLL_GPUSYM_MC_TRIED;
     }
     if (gpusym_params.multicast > 0) {
@@ -276,18 +380,43 @@ uint32_t coll_gpusym_mc_offer(const coll_gpusym_team_t *t, bool has)
     return COLL_GPUSYM_MC_NOT;
 }
 
-int coll_gpusym_mc_start(coll_gpusym_team_t *t, bool tried)
+bool coll_gpusym_mc_take(coll_gpusym_team_t *t, bool requested, uint64_t id)
+{
+    char name[GPUSYM_COMM_LABEL_MAX];
+    gpusym_heap_mc_t its;
+    gpusym_heap_mc_get(gpusym_heap(), t->host.slot_slab, &its);
+    if (its.id != id || its.members != t->host.nranks) {
+        return false;
+    }
+    t->host.mc_requested = requested;
+    t->host.work.mc = (char *) its.mp + t->host.slot_off;
+    GPUSYM_LOG(2, "%s: multicast is used: by the object that its ranks have",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name));
+    return true;
+}
+
+/* Whether the team has all processes of the job on this host, for which objects are made that others can use. */
+static bool is_whole(const coll_gpusym_team_t *t)
+{
+    return t->host.nranks == (uint32_t) opal_process_info.num_local_peers + 1;
+}
+
+int coll_gpusym_mc_start(coll_gpusym_team_t *t, bool requested, bool tried)
 {
     coll_gpusym_exchange_free(t);
     if (!coll_gpusym_exchange_alloc(t, sizeof(mc_address_t))) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
+    t->host.mc_requested = requested;
     t->boot.mc_tried = tried;
     mc_address_t *mine = t->boot.mine;
     if (0 == t->host.rank) {
-        mine->made =
-            GPUSYM_SUCCESS == gpusym_current.dev->mc_create(t->host.gpu, gpusym_params.multicast, t->host.nranks,
-                                                            t->host.slot_size, &t->host.mc, &mine->handle);
+        mine->whole = is_whole(t);
+        mine->id = gpusym_random(&mine->id, sizeof mine->id) ? mine->id : 0;
+        mine->made = GPUSYM_SUCCESS ==
+                     gpusym_current.dev->mc_create(t->host.gpu, gpusym_params.multicast, t->host.nranks,
+                                                   mine->whole ? gpusym_heap_size(gpusym_heap()) : t->host.slot_size,
+                                                   &t->host.mc, &mine->handle);
     }
     return MPI_SUCCESS == coll_gpusym_exchange_start(t, t->boot.mine, t->boot.all, sizeof(mc_address_t))
                ? COLL_GPUSYM_STEP_MC
@@ -319,11 +448,16 @@ static int add_gpu(coll_gpusym_team_t *t, const mc_address_t *all)
 }
 
 /* All have added their GPUs. */
-static int bind_slot(coll_gpusym_team_t *t)
+static int bind_memory(coll_gpusym_team_t *t, const mc_address_t *all)
 {
+    char *slot = t->host.work.peer[t->host.rank];
+    const uint64_t before = 0 != all[0].whole ? t->host.slot_off : 0; /* of the slot, in what is bound */
+    void *mp = NULL;
     const bool bound =
-        GPUSYM_SUCCESS == gpusym_current.dev->mc_bind(t->host.mc, t->host.rank, t->host.work.peer[t->host.rank],
-                                                      t->host.slot_size, &t->host.work.mc);
+        GPUSYM_SUCCESS ==
+        gpusym_current.dev->mc_bind(t->host.mc, t->host.rank, slot - before,
+                                    0 != all[0].whole ? gpusym_heap_size(gpusym_heap()) : t->host.slot_size, &mp);
+    t->host.work.mc = bound ? (char *) mp + before : NULL;
     if (bound && t->boot.mc_tried) {
         t->boot.trial = trial_new(t);
     }
@@ -341,12 +475,32 @@ static int try_next(coll_gpusym_team_t *t)
     return COLL_GPUSYM_STEP_MC_RUN;
 }
 
+/* Other teams of the same ranks can use an object over whole slabs. */
+static void keep_object(coll_gpusym_team_t *t, const mc_address_t *all)
+{
+    const gpusym_heap_mc_t kept = {.mc = t->host.mc,
+                                   .mp = (char *) t->host.work.mc - t->host.slot_off,
+                                   .id = all[0].id,
+                                   .members = t->host.nranks};
+    if (0 != all[0].whole && gpusym_heap_mc_keep(gpusym_heap(), t->host.slot_slab, &kept)) {
+        t->host.mc = NULL;
+    }
+}
+
 static int settle_mc(coll_gpusym_team_t *t, const char *what)
 {
+    const mc_address_t *all = t->boot.all;
     char name[GPUSYM_COMM_LABEL_MAX];
     gpusym_comm_label(t->fallback->comm, name, sizeof name);
     if (NULL == what) {
-        GPUSYM_LOG(2, "%s: multicast is used%s", name, t->boot.mc_tried ? ": all its kernels give the right bits" : "");
+        GPUSYM_LOG(2, "%s: multicast is used%s", name,
+                   t->boot.mc_tried       ? ": all its kernels give the right bits"
+                   : t->host.mc_requested ? ": its ranks have tried the kernels in another communicator"
+                                          : "");
+        if (t->boot.mc_tried) {
+            remember_trial(all[0].id, true);
+        }
+        keep_object(t, all);
         return COLL_GPUSYM_STEP_DONE;
     }
     uint32_t first = 0; /* rank that could not; if any, one that has not waited for another */
@@ -357,11 +511,13 @@ static int settle_mc(coll_gpusym_team_t *t, const char *what)
         first = 0 == t->boot.votes[r] ? r : first;
     }
     GPUSYM_LOG(2, "%s: no multicast: rank %u could not %s", name, first, what);
-    if (NULL != t->host.mc) { /* no kernel uses it, or all have ended */
+    if (COLL_GPUSYM_STEP_MC_RUN <= t->boot.step) {
+        remember_trial(0, false);
+    } else if (NULL != t->host.mc) { /* no kernel has used it */
         gpusym_current.dev->mc_free(t->host.mc);
+        t->host.mc = NULL;
     }
-    t->host.mc = NULL;
-    t->host.work.mc = NULL;
+    t->host.work.mc = NULL; /* a kernel of a trial may not have ended, here or on a peer: the object stays */
     return COLL_GPUSYM_STEP_DONE;
 }
 
@@ -374,7 +530,8 @@ int coll_gpusym_mc_step(coll_gpusym_team_t *t)
     case COLL_GPUSYM_STEP_MC:
         return add_gpu(t, t->boot.all);
     case COLL_GPUSYM_STEP_MC_ADDED:
-        return coll_gpusym_vote_result(t) ? bind_slot(t) : settle_mc(t, "make or open the object, or add its GPU");
+        return coll_gpusym_vote_result(t) ? bind_memory(t, t->boot.all)
+                                          : settle_mc(t, "make or open the object, or add its GPU");
     case COLL_GPUSYM_STEP_MC_RUN:
         return vote(t, x->right, x->why,
                     x->right || x->launched ? COLL_GPUSYM_STEP_MC_RAN : COLL_GPUSYM_STEP_MC_FAILED);
@@ -412,7 +569,7 @@ void coll_gpusym_mc_end(coll_gpusym_team_t *t)
 
 void coll_gpusym_mc_leave(coll_gpusym_team_t *t)
 {
-    if (NULL != t->host.mc && NULL != gpusym_heap()) {
+    if (NULL != t->host.mc && NULL != gpusym_heap() && !t->runs_on) { /* else until the device is closed */
         gpusym_heap_mc_free(gpusym_heap(), t->host.mc, t->host.line_off);
     }
     t->host.mc = NULL;

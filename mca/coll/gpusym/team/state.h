@@ -48,6 +48,7 @@ typedef struct {
     void *mine, *all;                   /* buffers of an exchange; owned */
     uint8_t my_vote, *votes;            /* [ranks that exchange]; owned */
     bool mc_tried;                      /* the multicast kernels are tried before they are used */
+    uint32_t launched;                  /* so many of them have been launched here; peers read it */
     struct coll_gpusym_mc_trial *trial; /* of the multicast kernels; owned */
     uint8_t my_link[GPUSYM_TEAM_MAX];   /* classes of this rank's links; see coll_gpusym_host_team_t.link */
 } coll_gpusym_bootstrap_t;
@@ -106,7 +107,8 @@ typedef struct {
     uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */
     uint32_t nleaders;                    /* as many as GPUs */
     uint32_t leader_index;                /* of this rank among them; nleaders: it is none */
-    gpusym_mc_t *mc;                      /* multicast object over all ranks' slots, bound; NULL: none, on all ranks */
+    gpusym_mc_t *mc;   /* this team's own object; NULL: none. Multicast is used if work.mc is set, on all ranks */
+    bool mc_requested; /* agreed: a rank's user asks for multicast */
 } coll_gpusym_host_team_t;
 
 /* A communicator's team: all of its ranks; or the ranks of one island, where it has several. */

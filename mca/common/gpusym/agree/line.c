@@ -22,9 +22,9 @@ void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label, uint
     __atomic_store_n(&line->end.key, key, __ATOMIC_RELEASE);
 }
 
-void gpusym_line_step(gpusym_line_t *line, uint32_t step)
+void gpusym_line_step(gpusym_line_t *line, uint32_t step, uint32_t tried)
 {
-    __atomic_store_n(&line->step, step, __ATOMIC_RELEASE);
+    __atomic_store_n(&line->step, tried * GPUSYM_LINE_STEPS + step, __ATOMIC_RELEASE);
 }
 
 void gpusym_line_abort(gpusym_line_t *line, uint64_t first)
@@ -68,7 +68,7 @@ void gpusym_peer_seen(gpusym_peer_t *peer, uint64_t key, gpusym_seen_t *seen)
         const uint64_t stamp = __atomic_load_n(&line->stamp, __ATOMIC_RELAXED);
         if (0 != key && __atomic_load_n(&line->end.key, __ATOMIC_ACQUIRE) == key) {
             seen->begun = true;
-            seen->step = __atomic_load_n(&line->step, __ATOMIC_ACQUIRE);
+            seen->step = gpusym_line_at_step(line);
             seen->said = __atomic_load_n(&line->said, __ATOMIC_ACQUIRE);
         }
         if (0 != stamp && stamp >= latest) { /* the younger line of those of one tick */

@@ -41,6 +41,9 @@ typedef struct {
 #define GPUSYM_LINE_NEVER 1u
 #define GPUSYM_LINE_FROM 0x10000u
 
+/* Above all steps of a set-up. */
+#define GPUSYM_LINE_STEPS 256u
+
 /* Ranks that a status names. */
 #define GPUSYM_STATUS_AWAITED 13
 
@@ -67,7 +70,7 @@ typedef struct {
     uint64_t go;                             /* rank 0: the last call for which it has taken all launch tokens */
     uint64_t launched;                       /* the last call whose kernel the owner has launched */
     uint32_t abort;                          /* not 0: the owner gave up; see gpusym_line_abort */
-    uint32_t step;                           /* the owner's progress in its set-up; only rises */
+    uint32_t step;                           /* the owner's progress in its set-up, see gpusym_line_step */
     uint64_t stamp;   /* time of the owner's last activity here, see gpusym_seen_t. Nanoseconds of CLOCK_MONOTONIC */
     uint64_t said;    /* mark of the owner's last message about a wait here, see gpusym_line_say; only rises */
     uint64_t ready;   /* the last call whose input the owner has brought to where a leader loads it, or the host */
@@ -92,8 +95,18 @@ _Static_assert(GPUSYM_PAGES_LINE == sizeof(gpusym_line_t), "shm/pages.h has the 
 /* Names the communicator of a line. key: alike on all of its ranks, not 0. label: copied, cut to GPUSYM_LABEL_MAX.
  * rank, size: the owner's rank in the communicator, of `size` ranks on all hosts. */
 void gpusym_line_name(gpusym_line_t *line, uint64_t key, const char *label, uint32_t rank, uint32_t size);
-/* Publishes this rank's progress in the set-up of the communicator. */
-void gpusym_line_step(gpusym_line_t *line, uint32_t step);
+/* Publishes this rank's progress in the set-up of the communicator: a step, of less than 256, and how many kernels it
+ * has launched to try them. */
+void gpusym_line_step(gpusym_line_t *line, uint32_t step, uint32_t tried);
+/* Returns what the owner of a line has published. */
+static inline uint32_t gpusym_line_at_step(const gpusym_line_t *line)
+{
+    return __atomic_load_n(&line->step, __ATOMIC_ACQUIRE) % GPUSYM_LINE_STEPS;
+}
+static inline uint32_t gpusym_line_tried(const gpusym_line_t *line)
+{
+    return __atomic_load_n(&line->step, __ATOMIC_ACQUIRE) / GPUSYM_LINE_STEPS;
+}
 /* Tells the peers that this rank gave up in this communicator: it takes part in the calls before `first`, and in no
  * other; 0: in none. What was told of an earlier call stays. */
 void gpusym_line_abort(gpusym_line_t *line, uint64_t first);

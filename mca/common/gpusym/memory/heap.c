@@ -30,6 +30,7 @@ typedef struct {
     bool exported;
     gpusym_heap_id_t id;
     uint64_t *slot; /* [slots of all size classes], in the order of their offsets: who has it */
+    gpusym_heap_mc_t mc;
 } slab_t;
 
 /* A multicast object whose slot is not free yet. */
@@ -136,6 +137,10 @@ static void release_range(gpusym_heap_t *heap)
 
 static void free_memory(gpusym_heap_t *heap, slab_t *slab)
 {
+    if (0 != slab->mc.id) {
+        heap->dev->mc_free(slab->mc.mc);
+        slab->mc.id = 0;
+    }
     if (slab->id.vmm && slab->exported) {
         heap->dev->mem_unexport(heap->gpu, &slab->id.handle);
     }
@@ -579,6 +584,24 @@ void gpusym_heap_mc_sweep(gpusym_heap_t *heap)
 {
     pthread_mutex_lock(&heap->lock);
     free_left(heap, false);
+    pthread_mutex_unlock(&heap->lock);
+}
+
+bool gpusym_heap_mc_keep(gpusym_heap_t *heap, uint64_t slab, const gpusym_heap_mc_t *mc)
+{
+    pthread_mutex_lock(&heap->lock);
+    const bool kept = 0 != mc->id && 0 == heap->slab[slab].mc.id;
+    if (kept) {
+        heap->slab[slab].mc = *mc;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return kept;
+}
+
+void gpusym_heap_mc_get(gpusym_heap_t *heap, uint64_t slab, gpusym_heap_mc_t *mc)
+{
+    pthread_mutex_lock(&heap->lock);
+    *mc = heap->slab[slab].mc;
     pthread_mutex_unlock(&heap->lock);
 }
 

@@ -85,6 +85,19 @@ void gpusym_heap_slot_free(gpusym_heap_t *heap, uint64_t slab, uint64_t off, uin
  * gpusym_heap_destroy frees the rest. */
 void gpusym_heap_mc_free(gpusym_heap_t *heap, gpusym_mc_t *mc, uint64_t line);
 void gpusym_heap_mc_sweep(gpusym_heap_t *heap);
+
+/* A multicast object that a whole slab of each of its ranks is bound to, from its start on. */
+typedef struct {
+    gpusym_mc_t *mc;
+    void *mp;         /* where the slab begins, for the multimem primitives */
+    uint64_t id;      /* random, the same on all of its ranks; 0: there is none */
+    uint32_t members; /* how many these are */
+} gpusym_heap_mc_t;
+/* Gives a slab its object, for all communicators of the same ranks whose slots lie there: it is freed with the slab's
+ * memory.  False: it has one, and this one remains the caller's.  Thread-safe. */
+bool gpusym_heap_mc_keep(gpusym_heap_t *heap, uint64_t slab, const gpusym_heap_mc_t *mc);
+/* Gets the object of a slab.  Thread-safe. */
+void gpusym_heap_mc_get(gpusym_heap_t *heap, uint64_t slab, gpusym_heap_mc_t *mc);
 /* Returns an epoch, at least 1, above all that the flags of free slots hold.  A new communicator starts at the largest
  * of its ranks. */
 uint32_t gpusym_heap_epoch_floor(gpusym_heap_t *heap);
