@@ -119,12 +119,17 @@ static void tell_launch(const gpusym_copier_t *c)
     gpusym_kernel_told_busy(s, 0, gpusym_coarse_ns());
 }
 
+/* Whether it is no copy: GPUSYM_COPY_EXCHANGES or GPUSYM_COPY_COMBINES. */
+static bool is_special(const gpusym_copier_run_t *run)
+{
+    return GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
+}
+
 /* What a command says of the copy under way; the launch of a kernel says the same. */
 static void describe(const gpusym_copier_t *c, uint32_t *bytes, uint32_t *does)
 {
     const gpusym_copier_run_t *run = &c->run;
-    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES); /* or GPUSYM_COPY_COMBINES */
-    const bool packs = !special && run->bytes > gpusym_tuning_copy_resident_max();
+    const bool packs = !is_special(run) && run->bytes > gpusym_tuning_copy_resident_max();
     *bytes = packs ? GPUSYM_COPY_UNITS(run->bytes / GPUSYM_PACK) : run->bytes;
     *does = run->does | (packs ? GPUSYM_COPY_PACKS : 0);
 }
@@ -222,13 +227,12 @@ static gpusym_copier_t *begin(const gpusym_device_t *dev, gpusym_gpu_t *gpu, con
 static void command_kernel(gpusym_copier_t *c)
 {
     const gpusym_copier_run_t *run = &c->run;
-    const bool special = GPUSYM_COPY_EXCHANGES == (run->does & GPUSYM_COPY_EXCHANGES);
     uint32_t bytes, does;
     describe(c, &bytes, &does);
     c->commanded = true;
     c->served++;
     gpusym_kernel_told_busy(told(c), c->served, gpusym_coarse_ns());
-    if (!special && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
+    if (!is_special(run) && 0 != (run->does & (GPUSYM_COPY_SIGNALS | GPUSYM_COPY_WAITS))) {
         gpusym_lane_signal(c->lane, run->signal); /* else no store more to the line that the kernel polls */
     }
     gpusym_lane_command(c->lane, run->src, run->dst, bytes, does);

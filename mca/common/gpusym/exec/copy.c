@@ -618,8 +618,7 @@ static bool is_quiet(batch_t *batch)
     return quiet;
 }
 
-/* Whether a resident kernel is to do the copy. A longer one, which takes its one block as long as a launch takes, only
- * if it is alone: of several, launches are faster. */
+/* Whether a resident kernel is to do the copy. A longer one only if it is alone: of several, launches are faster. */
 static bool is_short(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *rows)
 {
     if ((!rows->local && !rows->far) || rows->engine || 1 != rows->height) {
