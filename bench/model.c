@@ -104,7 +104,7 @@ static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const cha
     r->call.ll_payload = gpusym_ll_payload(slot.ll_bytes);
     forced.algorithm = a;
     gpusym_tuning_choose_in(&slot, &r->call, &forced, &r->choice);
-    r->choice.resident = r->choice.resident && linger;
+    r->choice.resident = linger ? r->choice.resident : 0;
     if (a != r->choice.algorithm) {
         return false;
     }

@@ -499,7 +499,7 @@ static void tell_choice(info_item_t *root, const gpusym_tuning_choice_t *choice,
         info_number(group, "chunk_bytes", choice->chunk);
     }
     info_truth(group, "zero_copy", choice->zero_copy);
-    info_truth(group, "within_resident_limit", choice->resident);
+    info_truth(group, "within_resident_limit", 0 != choice->resident);
     const gpusym_tuning_call_t call = call_of(a, a->bytes);
     const double ns = gpusym_model_predict(&call, choice, a->cc);
     if (ns > 0) {

@@ -62,14 +62,16 @@ typedef struct gpusym_seg {
 /*
  * The doorbell of a resident kernel: the host writes a whole command into two words of one 16-byte line.  Each half has
  * the number of the call, so that they may arrive in any order.
- *   [0]  input << 16 | low byte of bytes << 8 | low bits of skip << 6 | low 6 bits of the call's done_seq
- *   [1]  output << 16 | high byte of bytes << 8 | high bits of skip << 6 | the same
+ *   [0]  input << 16 | bits 0 to 7 of bytes << 8 | bits 0 and 1 of skip << 6 | low 6 bits of the call's done_seq
+ *   [1]  output << 16 | bits 8 to 15 of bytes << 8 | bits 2 and 3 of skip << 6 | bits 16 and 17 of bytes << 4 | low 4
+ *        bits of the call's done_seq
  * skip: epochs between the last call's and this one's.  bytes 0: retire.  Addresses have 48 bits, and messages up to
- * 64 KiB - 1.
+ * 256 KiB - 1.
  */
-#define GPUSYM_COMMAND_BYTES_MAX 0xffffu
+#define GPUSYM_COMMAND_BYTES_MAX 0x3ffffu
 #define GPUSYM_COMMAND_ADDRESS_BITS 48
 #define GPUSYM_COMMAND_NUMBER 0x3fu
+#define GPUSYM_COMMAND_NUMBER_AGAIN 0xfu /* of [1] */
 #define GPUSYM_COMMAND_SKIP_MAX 15u
 
 /* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
@@ -100,22 +102,11 @@ typedef struct gpusym_copies_work {
 
 /* What a copy does (gpusym_run_t.does; and in a command the epochs that it skips, of which copies have none): */
 #define GPUSYM_COPY_FAR 1u     /* commands: to host memory, or another GPU's */
-#define GPUSYM_COPY_PACKS 2u   /* commands: of packs, between addresses of packs; GPUSYM_COPY_UNITS in place of bytes */
+#define GPUSYM_COPY_PACKS 2u   /* commands: of packs, between addresses of packs; their number in place of bytes */
 #define GPUSYM_COPY_SIGNALS 4u /* behind the data it stores the signal: `out` is an address of a pack */
 /* It waits for the signal behind the data at `in`, for gpusym_work_t.enter_ns at most. If that does not come it copies
  * nothing, and its status is GPUSYM_STATUS_TIMEOUT. */
 #define GPUSYM_COPY_WAITS 8u
-
-/* What a command of packs says: their number or, from GPUSYM_COPY_LINES packs on, that of lines of eight, above that;
- * and the packs of what it says. Whether a command can say so many bytes, whole packs. */
-#define GPUSYM_COPY_LINES 0x8000u
-#define GPUSYM_COPY_LINE 8u
-#define GPUSYM_COPY_UNITS(packs) \
-    ((packs) < GPUSYM_COPY_LINES ? (packs) : GPUSYM_COPY_LINES | (packs) / GPUSYM_COPY_LINE)
-#define GPUSYM_COPY_PACKS_OF(units) \
-    ((units) < GPUSYM_COPY_LINES ? (units) : ((units) -GPUSYM_COPY_LINES) * GPUSYM_COPY_LINE)
-#define GPUSYM_COPY_SAYS(bytes) \
-    ((bytes) / GPUSYM_PACK == GPUSYM_COPY_PACKS_OF(GPUSYM_COPY_UNITS((bytes) / GPUSYM_PACK)))
 
 /* In place of a copy: inputs go to the host, and the host's answer to outputs; `out` is a gpusym_exchange_t, in pinned
  * host memory, and so says `bytes`: GPUSYM_EXCHANGE_COMMAND. For a kernel of one block that stays. */
@@ -170,10 +161,12 @@ typedef struct gpusym_combine {
 #define GPUSYM_LIST_MAX 16u
 #define GPUSYM_LIST_COMMAND(n) (GPUSYM_COMBINE_MAX + (uint32_t) (n))
 
-/* Blocks of a kernel that stays and copies, if they can be a cluster: those beside the first one help with copies of
- * more packs than this. Two loads of eight packs by each thread of a block. */
-#define GPUSYM_COPIER_BLOCKS 8u
+/* Blocks of a resident kernel, if they can be a cluster: those beside the first one help with copies of more packs than
+ * this, which are two loads of eight by each thread of a block, and with collectives of more bytes than that, which are
+ * a pack for each. */
+#define GPUSYM_CLUSTER_BLOCKS 8u
 #define GPUSYM_COPIER_ALONE 4096u
+#define GPUSYM_CLUSTER_ALONE (GPUSYM_THREADS_MAX * GPUSYM_PACK)
 
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */

@@ -26,6 +26,7 @@ typedef struct {
     bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */
     bool ll128;          /* links keep stores of 128 bytes whole */
     bool copies;         /* copy engines can do it, with zero copy */
+    bool clusters;       /* blocks of a resident kernel can be a cluster */
     uint64_t ll_payload; /* bytes that fit into one epoch of LL lines */
     uint32_t max_blocks; /* that the team's slot has room for */
 } gpusym_tuning_call_t;
@@ -34,13 +35,14 @@ typedef struct {
 typedef struct {
     /* enum gpusym_algorithm; -1: none for this collective where not all reach all, and nothing else is set. */
     int algorithm;
-    unsigned family;  /* enum gpusym_family that does it: with zero copy another one */
-    uint32_t blocks;  /* 1 .. max_blocks */
-    uint32_t threads; /* of a block, a multiple of 32 */
-    uint32_t chunk;   /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */
-    bool zero_copy;   /* the kernel wants peer_in, peer_out */
-    bool resident;    /* a resident kernel may serve it (resident.h), as far as its length is concerned */
-    bool own_threads; /* forced: for resident kernels, too */
+    unsigned family;   /* enum gpusym_family that does it: with zero copy another one */
+    uint32_t blocks;   /* 1 .. max_blocks */
+    uint32_t threads;  /* of a block, a multiple of 32 */
+    uint32_t chunk;    /* staged kernels: bytes that a block takes at a time; 0: all that its buffers hold */
+    bool zero_copy;    /* the kernel wants peer_in, peer_out */
+    bool own_threads;  /* forced: for resident kernels, too */
+    uint32_t resident; /* blocks of a resident kernel that may serve it (resident.h), as far as its length is concerned;
+                        * 0: none may */
 } gpusym_tuning_choice_t;
 
 /* What the user forces: algorithm -1, or 0 for any other, leaves it to the table. */

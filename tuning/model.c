@@ -114,14 +114,19 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
                         double part[GPUSYM_MODEL_PARTS])
 {
     const unsigned plan = gpusym_family_plan(choice->family);
-    const bool resident = choice->resident && GPUSYM_PLAN_LINES == plan && !gpusym_family_multicast(choice->family);
+    const bool resident =
+        0 != choice->resident && GPUSYM_PLAN_LINES == plan && !gpusym_family_multicast(choice->family);
     memset(part, 0, GPUSYM_MODEL_PARTS * sizeof *part);
     part[GPUSYM_PLAN_COPIES == plan ? GPUSYM_MODEL_ENGINES : resident ? GPUSYM_MODEL_COMMAND : GPUSYM_MODEL_LAUNCH] = 1;
     part[GPUSYM_MODEL_MOVE] = GPUSYM_COLL_ALLREDUCE != call->coll;
     part[GPUSYM_MODEL_PEER] = (double) call->nranks - 2;
     switch (plan) {
     case GPUSYM_PLAN_LINES:
-        part[resident ? GPUSYM_MODEL_BLOCK : GPUSYM_MODEL_LINES] = busiest(call, true);
+        if (resident) {
+            part[GPUSYM_MODEL_BLOCK] = busiest(call, true) / choice->resident;
+        } else {
+            part[GPUSYM_MODEL_LINES] = busiest(call, true);
+        }
         break;
     case GPUSYM_PLAN_LL128:
         part[GPUSYM_MODEL_LINES128] = busiest(call, false);

@@ -11,8 +11,9 @@
  * takes 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines; on 8 it
  * takes 18.9 at 16 KiB, and they 15.3, for blocks of 16 KiB of an all-gather or all-to-all 29.4, and they 19.5 and
  * 18.5. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
-/* Longest message in bytes, by ranks. */
+/* Longest message in bytes, by ranks; and of a cluster: not measured on more than two. */
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
+static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
 #define RESIDENT_THREADS 512u
 /* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without,
  * 89 with 50, 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
@@ -26,9 +27,9 @@ uint32_t gpusym_tuning_linger_us(bool simulated)
     return simulated ? 0 : LINGER_US;
 }
 
-uint64_t gpusym_tuning_resident_max(uint32_t nranks)
+uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks)
 {
-    const uint64_t most = resident_max[gpusym_tuning_by_ranks(nranks)];
+    const uint64_t most = (blocks > 1 ? cluster_max : resident_max)[gpusym_tuning_by_ranks(nranks)];
     /* A rank sends its lines to each other one: above 8 ranks, by the model (model.h), the fewer bytes. */
     return nranks <= 8 ? most : most / nranks * 8;
 }

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long a kernel waits for the next call, in microseconds (0: not at all); the largest message in bytes that it
- * serves; and the threads of its one block. */
+/* How long a kernel waits for the next call, in microseconds (0: not at all); the largest message in bytes that one of
+ * so many blocks, 1 or GPUSYM_CLUSTER_BLOCKS, serves; and the threads of a block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
-uint64_t gpusym_tuning_resident_max(uint32_t nranks);
+uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks);
 uint32_t gpusym_tuning_resident_threads(void);
 
 /* The limits of resident kernels. Only GPUSYM_RESIDENT_GAIN_NS has been measured. */

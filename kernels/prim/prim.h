@@ -68,11 +68,17 @@
  *   gs_command_receive(part, &r)           barrier of these threads, thread 0 among them, which has told; r is then
  *                                          that in all of them
  *   GS_CLUSTERS                 whether the blocks of a launch can be a cluster; without, the following are not called
- *   gs_cluster_threads(c)       the caller as one of the threads of all blocks of a cluster
- *   gs_cluster_publish(c, &r)   all threads of the first block: barrier, at which the other blocks get r->m
- *   gs_cluster_receive(c, &r)   all threads of these: barrier; r->m is then what has been published
- *   gs_cluster_sync(c)          barrier of all threads of a cluster
- *   gs_part_all(part, x)        barrier of these threads, a warp or the block; whether x is true in all of them
+ *   gs_cluster_begin(c)         all threads of a cluster, before the others of these; false: this block has nothing to
+ *                               do, the first one does all
+ *   gs_cluster_threads(c)       the caller as one of the threads of all blocks of a cluster: as of one block, of more
+ *                               threads than GPUSYM_THREADS_MAX
+ *   gs_cluster_publish(c, &r)   all threads of the first block: barrier, at which the other blocks get r->epoch and
+ *                               r->m
+ *   gs_cluster_receive(c, &r)   all threads of these: barrier; r has then what has been published
+ *   gs_cluster_sync()           barrier of all threads of a cluster
+ *   gs_cluster_worst(c, s)      the same, which returns the largest s of all of them; if that is not 0, they leave
+ *   gs_part_sync(part)          barrier of these threads: a warp, the block, or a cluster
+ *   gs_part_all(part, x)        the same; whether x is true in all of them. If not, the blocks of a cluster leave
  *   gs_mc_ready(w)              GPUSYM_STATUS_OK where the following can be used, else the status to end with
  *   gs_mc_ll_st(line, d, e)     gs_ll_st at a multicast address: in all ranks' slots
  *   gs_mc_st16(p, v)            gs_st16 likewise

@@ -416,8 +416,90 @@ GS_FN void *gs_reach(const void *p)
     return (void *) p;
 }
 
+/*
+ * Clusters (sm_90 and later).
+ */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define GS_CLUSTERS true
+#define GS_CLUSTER(text) text
+#else
+#define GS_CLUSTERS false
+#define GS_CLUSTER(text) "trap;"
+#endif
+
+GS_FN gs_ctx_t gs_cluster_threads(gs_ctx_t c)
+{
+    const gs_ctx_t all = {c.block * c.nthreads + c.thread, c.nblocks * c.nthreads, 0, 1};
+    return all;
+}
+
+GS_FN void gs_cluster_sync(void)
+{
+    asm volatile(GS_CLUSTER("barrier.cluster.arrive.release;")::: "memory");
+    asm volatile(GS_CLUSTER("barrier.cluster.wait.acquire;")::: "memory");
+}
+
+/* What a block's threads are told by those of the cluster: that the condition of gs_part_all() was false in one of
+ * them; their worst status. Both only grow, and a kernel of which one is not 0 leaves: so neither is cleared, and one
+ * that is told behind the next barrier is another. */
+static __shared__ uint32_t gs_cluster_told[2];
+
+/* Tells all blocks of the cluster. */
+GS_FN void gs_cluster_tell(uint32_t which, uint32_t value)
+{
+    const uint32_t own = (uint32_t) __cvta_generic_to_shared(&gs_cluster_told[which]);
+    for (uint32_t block = 0; block < gridDim.x; block++) {
+        asm volatile(GS_CLUSTER("{.reg .u32 p;"
+                                "mapa.shared::cluster.u32 p, %0, %1;"
+                                "red.relaxed.cluster.shared::cluster.max.u32 [p], %2;}")
+                     :
+                     : "r"(own), "r"(block), "r"(value)
+                     : "memory");
+    }
+}
+
+GS_FN bool gs_cluster_begin(gs_ctx_t c)
+{
+    if (0 == c.thread) {
+        gs_cluster_told[0] = gs_cluster_told[1] = 0;
+    }
+    gs_cluster_sync();
+    return true;
+}
+
+GS_FN uint32_t gs_cluster_worst(gs_ctx_t c, uint32_t status)
+{
+    (void) c;
+    if (0 != status) {
+        gs_cluster_tell(1, status);
+    }
+    gs_cluster_sync();
+    return gs_cluster_told[1];
+}
+
+/*
+ * A part of a resident kernel: a warp, a block, or a cluster, which has more threads than a block may have.
+ */
+GS_FN void gs_part_sync(gs_ctx_t part)
+{
+    if (GS_CLUSTERS && part.nthreads > GPUSYM_THREADS_MAX) {
+        gs_cluster_sync();
+    } else if (GS_WARP != part.nthreads) {
+        (void) gs_part_any(part, false);
+    } else {
+        __syncwarp();
+    }
+}
+
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 {
+    if (GS_CLUSTERS && part.nthreads > GPUSYM_THREADS_MAX) {
+        if (!x) {
+            gs_cluster_tell(0, 1);
+        }
+        gs_cluster_sync();
+        return 0 == gs_cluster_told[0];
+    }
     if (GS_WARP != part.nthreads) {
         return !gs_part_any(part, !x);
     }
@@ -440,35 +522,11 @@ GS_FN void gs_command_publish(const gs_command_t *r)
 
 GS_FN void gs_command_receive(gs_ctx_t part, gs_command_t *r)
 {
-    (void) gs_part_all(part, true);
+    gs_part_sync(part);
     r->seq = gs_shared_command.seq;
     r->epoch = gs_shared_command.epoch;
     r->m = gs_shared_command.m;
     r->skip = gs_shared_command.skip;
-}
-
-/*
- * Clusters (sm_90 and later).
- */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define GS_CLUSTERS true
-#define GS_CLUSTER(text) text
-#else
-#define GS_CLUSTERS false
-#define GS_CLUSTER(text) "trap;"
-#endif
-
-GS_FN gs_ctx_t gs_cluster_threads(gs_ctx_t c)
-{
-    const gs_ctx_t all = {c.block * c.nthreads + c.thread, c.nblocks * c.nthreads, 0, 1};
-    return all;
-}
-
-GS_FN void gs_cluster_sync(gs_ctx_t c)
-{
-    (void) c;
-    asm volatile(GS_CLUSTER("barrier.cluster.arrive.release;")::: "memory");
-    asm volatile(GS_CLUSTER("barrier.cluster.wait.acquire;")::: "memory");
 }
 
 /* Each thread writes one other block's copy of the command: its block reads it behind the barrier, and comes to the
@@ -479,21 +537,24 @@ GS_FN void gs_cluster_publish(gs_ctx_t c, const gs_command_t *r)
     if (0 != c.thread && c.thread < c.nblocks) {
         asm volatile(GS_CLUSTER("{.reg .u32 p;"
                                 "mapa.shared::cluster.u32 p, %0, %1;"
-                                "st.shared::cluster.u64 [p + %5], %2;"
-                                "st.shared::cluster.u64 [p + %6], %3;"
-                                "st.shared::cluster.u64 [p + %7], %4;}")
+                                "st.shared::cluster.u32 [p + %6], %2;"
+                                "st.shared::cluster.u64 [p + %7], %3;"
+                                "st.shared::cluster.u64 [p + %8], %4;"
+                                "st.shared::cluster.u64 [p + %9], %5;}")
                      :
-                     : "r"(own), "r"(c.thread), "l"((uint64_t) r->m.in), "l"((uint64_t) r->m.out), "l"(r->m.bytes),
-                       "n"(offsetof(gs_command_t, m.in)), "n"(offsetof(gs_command_t, m.out)),
-                       "n"(offsetof(gs_command_t, m.bytes))
+                     : "r"(own), "r"(c.thread), "r"(r->epoch), "l"((uint64_t) r->m.in), "l"((uint64_t) r->m.out),
+                       "l"(r->m.bytes), "n"(offsetof(gs_command_t, epoch)), "n"(offsetof(gs_command_t, m.in)),
+                       "n"(offsetof(gs_command_t, m.out)), "n"(offsetof(gs_command_t, m.bytes))
                      : "memory");
     }
-    gs_cluster_sync(c);
+    gs_cluster_sync();
 }
 
 GS_FN void gs_cluster_receive(gs_ctx_t c, gs_command_t *r)
 {
-    gs_cluster_sync(c);
+    (void) c;
+    gs_cluster_sync();
+    r->epoch = gs_shared_command.epoch;
     r->m = gs_shared_command.m;
 }
 

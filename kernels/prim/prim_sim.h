@@ -310,6 +310,11 @@ GS_FN void *gs_reach(const void *p)
     return NULL != p ? gpusym_kernel_sim_reach(p) : NULL;
 }
 
+GS_FN void gs_part_sync(gs_ctx_t part)
+{
+    (void) part;
+}
+
 GS_FN bool gs_part_all(gs_ctx_t part, bool x)
 {
     (void) part;
@@ -338,9 +343,19 @@ GS_FN gs_ctx_t gs_cluster_threads(gs_ctx_t c)
     return all;
 }
 
-GS_FN void gs_cluster_sync(gs_ctx_t c)
+GS_FN bool gs_cluster_begin(gs_ctx_t c)
+{
+    return 0 == c.block;
+}
+
+GS_FN void gs_cluster_sync(void)
+{
+}
+
+GS_FN uint32_t gs_cluster_worst(gs_ctx_t c, uint32_t status)
 {
     (void) c;
+    return status;
 }
 
 GS_FN void gs_cluster_publish(gs_ctx_t c, const gs_command_t *r)

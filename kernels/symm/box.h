@@ -107,7 +107,7 @@ GS_OUTLINE void gs_box_list(gs_ctx_t part, const gpusym_box_run_t *list, uint32_
     for (uint32_t i = part.thread; i < n * sizeof *list / 8; i += part.nthreads) {
         all.word[i] = gs_ld_strong((const char *) list + 8 * i, 8);
     }
-    (void) gs_part_all(part, true);
+    gs_part_sync(part);
     GS_NO_UNROLL
     for (uint32_t i = part.thread / share; i < n; i += part.nthreads / share) {
         gpusym_box_run_t run = all.run[i];
@@ -115,7 +115,7 @@ GS_OUTLINE void gs_box_list(gs_ctx_t part, const gpusym_box_run_t *list, uint32_
         run.out = gs_reach(run.out);
         gs_box_copy_any(&run, part.thread % share, share, true);
     }
-    (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
+    gs_part_sync(part); /* all is stored before thread 0 tells so */
 }
 
 #endif

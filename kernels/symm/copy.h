@@ -161,7 +161,7 @@ GS_FN void gs_copy_command(gs_ctx_t part, const gs_message_t *m)
             }
         }
     }
-    (void) gs_part_all(part, true);
+    gs_part_sync(part);
 }
 
 /* An exchange with the host: x, and what its command said. (An output that has been stored before another one's lines
@@ -236,7 +236,7 @@ GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *
         first = packs <= GS_WARP ? gs_ld16_strong(x->value + 16 * part.thread) : first;
         found = gs_ld_user_strong(out, align, bytes, part.thread);
     }
-    (void) gs_part_all(part, true);
+    gs_part_sync(part);
     const char *from = (const char *) gs_reach((const void *) (uintptr_t) says[0]);
     char *result = (char *) gs_reach((const void *) (uintptr_t) says[1]);
     const char *compared = (const char *) gs_reach((const void *) (uintptr_t) says[2]);
@@ -263,7 +263,7 @@ GS_OUTLINE void gs_copy_combine(gs_ctx_t part, const gpusym_combine_t *x, char *
             gs_st_user_word(result, gs_align(result), bytes, i, found);
         }
     }
-    (void) gs_part_all(part, true);
+    gs_part_sync(part);
 }
 
 /* Whether a command is what `of` says. */
@@ -292,7 +292,7 @@ GS_FN void gs_copy_by_cluster(gs_ctx_t c, const gs_command_t *r)
 {
     gs_cluster_publish(c, r);
     gs_copy_command_packs(gs_cluster_threads(c), r->m.in, r->m.out, (uint32_t) r->m.bytes);
-    gs_cluster_sync(c);
+    gs_cluster_sync();
 }
 
 /* The others: they sleep at the barrier until they are to help, or, by a command of no packs, to leave. */
@@ -301,7 +301,7 @@ GS_FN void gs_copy_help(gs_ctx_t c)
     gs_command_t r = {0, 0, {NULL, NULL, 0}, 0, 0};
     for (gs_cluster_receive(c, &r); 0 != r.m.bytes; gs_cluster_receive(c, &r)) {
         gs_copy_command_packs(gs_cluster_threads(c), r.m.in, r.m.out, (uint32_t) r.m.bytes);
-        gs_cluster_sync(c);
+        gs_cluster_sync();
     }
 }
 
@@ -311,19 +311,17 @@ GS_FN void gs_copy_help(gs_ctx_t c)
 GS_FN uint32_t gs_copy_plain(gs_ctx_t c, gs_ctx_t part, const gpusym_work_t *w, const gs_command_t *r, uint32_t signal)
 {
     const bool packs = gs_copy_is(r, GPUSYM_COPY_PACKS);
-    gs_command_t of = *r;
-    of.m.bytes = packs ? GPUSYM_COPY_PACKS_OF(r->m.bytes) : r->m.bytes;
-    const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * of.m.bytes : of.m.bytes);
+    const uint64_t off = GPUSYM_SIGNAL_OFF(packs ? 16 * r->m.bytes : r->m.bytes);
     if (gs_copy_is(r, GPUSYM_COPY_WAITS) && !gs_signal_await(part, w, r->m.in + off, signal)) {
         return GPUSYM_STATUS_TIMEOUT;
     }
     if (!packs) {
-        gs_copy_command(part, &of.m);
-    } else if (GS_CLUSTERS && c.nblocks > 1 && of.m.bytes > GPUSYM_COPIER_ALONE) {
-        gs_copy_by_cluster(c, &of);
+        gs_copy_command(part, &r->m);
+    } else if (gs_is_cluster(c) && r->m.bytes > GPUSYM_COPIER_ALONE) {
+        gs_copy_by_cluster(c, r);
     } else {
-        gs_copy_command_packs(part, of.m.in, of.m.out, (uint32_t) of.m.bytes);
-        (void) gs_part_all(part, true); /* all is stored before thread 0 tells so */
+        gs_copy_command_packs(part, r->m.in, r->m.out, (uint32_t) r->m.bytes);
+        gs_part_sync(part); /* all is stored before thread 0 tells so */
     }
     if (gs_copy_is(r, GPUSYM_COPY_SIGNALS)) {
         gs_signal_store(part, w, r->m.out + off, signal, 0, GPUSYM_SIGNAL_LINES);
@@ -362,13 +360,14 @@ GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
 {
     const gpusym_run_t *run = &w->run[0];
     gs_command_t r = {w->done_seq, 0, {(const char *) run->in, (char *) run->out, run->bytes}, run->does, 0};
-    gs_ctx_t part = c;
+    const gs_ctx_t block = {c.thread, c.nthreads, 0, 1};
+    gs_ctx_t part = block;
     uint32_t status = gs_copy_commanded(c, part, w, &r, run->signal);
-    while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part)) {
+    while (gs_command_end(block, w, part, &r, status) && gs_command_next(block, w, &r, &part)) {
         status = gs_copy_commanded(c, part, w, &r, gs_copy_signal(part, w, &r));
     }
     r.m.bytes = 0;
-    if (GS_CLUSTERS && c.nblocks > 1) {
+    if (gs_is_cluster(c)) {
         gs_cluster_publish(c, &r);
     }
 }
@@ -392,12 +391,15 @@ GS_FN void gs_copy_launched(gs_ctx_t c, const gpusym_work_t *w)
 
 GS_FN void gs_copy_all(gs_ctx_t c, const gpusym_work_t *w)
 {
+    gs_ctx_t part;
     if (0 == w->linger_ns) {
         gs_copy_launched(c, w);
-    } else if (0 == c.block) {
-        gs_copy_resident(c, w);
-    } else if (GS_CLUSTERS) {
-        gs_copy_help(c);
+    } else if (gs_command_first(c, &part)) {
+        if (0 == c.block) {
+            gs_copy_resident(c, w);
+        } else {
+            gs_copy_help(c);
+        }
     }
 }
 

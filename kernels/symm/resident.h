@@ -51,14 +51,14 @@
 GS_FN int gs_command_read(const uint64_t doorbell[2], uint32_t seq, gs_message_t *m, uint32_t *skip)
 {
     const uint32_t a = (uint32_t) doorbell[0] & GPUSYM_COMMAND_NUMBER,
-                   b = (uint32_t) doorbell[1] & GPUSYM_COMMAND_NUMBER;
-    if (a != b || a == (seq & GPUSYM_COMMAND_NUMBER)) {
+                   b = (uint32_t) doorbell[1] & GPUSYM_COMMAND_NUMBER_AGAIN;
+    if ((a & GPUSYM_COMMAND_NUMBER_AGAIN) != b || a == (seq & GPUSYM_COMMAND_NUMBER)) {
         return 0;
     }
     *skip = ((uint32_t) doorbell[0] >> 6 & 3u) | ((uint32_t) doorbell[1] >> 4 & 12u);
     m->in = (const char *) (uintptr_t) (doorbell[0] >> 16);
     m->out = (char *) (uintptr_t) (doorbell[1] >> 16);
-    m->bytes = (doorbell[0] >> 8 & 0xffu) | (doorbell[1] & 0xff00u);
+    m->bytes = (doorbell[0] >> 8 & 0xffu) | (doorbell[1] & 0xff00u) | (doorbell[1] << 12 & 0x30000u);
     return a == ((seq + 1) & GPUSYM_COMMAND_NUMBER) && 0 != m->bytes ? 1 : -1;
 }
 
@@ -85,11 +85,31 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
     }
 }
 
+/* Whether the blocks of a resident kernel are a cluster. */
+GS_FN bool gs_is_cluster(gs_ctx_t c)
+{
+    return GS_CLUSTERS && c.nblocks > 1;
+}
+
+/* Blocks beside the first one: they sleep at the cluster's barrier until they are to help, or to leave. */
+GS_FN bool gs_command_help(gs_ctx_t c, gs_command_t *r, gs_ctx_t *part)
+{
+    if (!gs_is_cluster(c)) {
+        return false;
+    }
+    gs_cluster_receive(c, r);
+    *part = gs_cluster_threads(c);
+    return 0 != r->m.bytes;
+}
+
 /* The next call, r, which was the last one, and the threads that do it, of which the caller is one (not all may be).
  * False: the kernel retires, and the completion word says so. */
 GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, gs_ctx_t *part)
 {
-    const gs_ctx_t warp = {c.thread, GS_WARP, 0, 1};
+    const gs_ctx_t warp = {c.thread, GS_WARP, 0, 1}, block = {c.thread, c.nthreads, 0, 1};
+    if (0 != c.block) {
+        return gs_command_help(c, r, part);
+    }
     if (c.thread < GS_WARP) {
         if (0 == c.thread) {
             if (!gs_command_wait(w, r)) {
@@ -103,9 +123,13 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
             return true;
         }
     }
-    *part = c;
-    gs_command_receive(
-        c, r); /* the first warp comes here for a longer message or to retire; or goes to gs_command_end() to retire */
+    *part = block;
+    gs_command_receive(block, r); /* the first warp comes here for a longer message or to retire; or goes to
+                                     gs_command_end() to retire */
+    if (gs_is_cluster(c) && (0 == r->m.bytes || r->m.bytes > GPUSYM_CLUSTER_ALONE)) {
+        gs_cluster_publish(c, r);
+        *part = gs_cluster_threads(c);
+    }
     return 0 != r->m.bytes;
 }
 
@@ -114,6 +138,7 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
 GS_FN bool gs_command_end(gs_ctx_t c, const gpusym_work_t *w, gs_ctx_t part, gs_command_t *r, uint32_t status)
 {
     const bool stays = GPUSYM_STATUS_OK == status && GPUSYM_EARLY_RETIRES != w->early;
+    const gs_ctx_t block = {c.thread, c.nthreads, 0, 1};
     if (0 == part.thread) {
         if (GPUSYM_STATUS_RETIRED == status) {
             gs_done_as(w, r->seq - 1, status);
@@ -126,9 +151,41 @@ GS_FN bool gs_command_end(gs_ctx_t c, const gpusym_work_t *w, gs_ctx_t part, gs_
         if (0 == c.thread) {
             gs_command_publish(r);
         }
-        gs_command_receive(c, r);
+        gs_part_sync(block);
+    }
+    if (!stays && gs_is_cluster(c) && part.nthreads <= c.nthreads) {
+        r->m.bytes = 0; /* to the other blocks */
+        gs_cluster_publish(c, r);
     }
     return stays;
+}
+
+/* A launch that stays: the threads that do its own call, those of all its blocks. False: this block has nothing to do,
+ * for there are no clusters. */
+GS_FN bool gs_command_first(gs_ctx_t c, gs_ctx_t *part)
+{
+    const gs_ctx_t block = {c.thread, c.nthreads, 0, 1};
+    *part = block;
+    if (gs_is_cluster(c)) {
+        *part = gs_cluster_threads(c);
+        return gs_cluster_begin(c);
+    }
+    return 0 == c.block;
+}
+
+/* The worst status of these threads, behind all that they store: of a warp of the block c, of all of it, or of its
+ * cluster. */
+GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
+{
+    if (part.nthreads == c.nthreads) {
+        return gs_block_worst(c, status);
+    }
+    if (part.nthreads > c.nthreads) {
+        return gs_cluster_worst(c, status);
+    }
+    status = gs_warp_worst(status);
+    gs_part_sync(part);
+    return status;
 }
 
 #endif

@@ -163,7 +163,7 @@ GS_FN uint32_t gs_command_rest(gs_kernel_t kernel, const gs_command_t *r, uint32
  * done, and GPUSYM_STATUS_RETIRED is returned.  Once they have come all peers are in the call, and their other lines
  * come by themselves. Ends with a barrier of part, behind all that its threads store; all return the same.
  */
-GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_command_t *r, uint32_t k)
+GS_FN uint32_t gs_agxll_r_command(gs_ctx_t c, gs_ctx_t part, gs_kernel_t kernel, const gs_command_t *r, uint32_t k)
 {
     const gpusym_work_t *const w = kernel.w;
     const uint32_t in_align = gs_align(r->m.in), out_align = gs_align(r->m.out);
@@ -196,10 +196,10 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t part, gs_kernel_t kernel, const gs_co
         }
     }
     if (1 == k || packs <= k * step) {
-        (void) gs_part_all(part, true);
+        gs_part_sync(part);
         return GPUSYM_STATUS_OK;
     }
-    return gs_block_worst(part, gs_command_rest(kernel, r, packs, first + k * step, step)); /* part is the block */
+    return gs_part_worst(c, part, gs_command_rest(kernel, r, packs, first + k * step, step));
 }
 
 /* Whether the call of a launch is done as a commanded one. */
@@ -208,13 +208,12 @@ GS_FN bool gs_is_commanded(const gpusym_work_t *w)
     return !GS_ON_STREAM(w) && (GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early);
 }
 
-/* A launch of one block: its own call, if that is to be done as a commanded one, else it has been done, with this
- * status of all threads; then those that it is commanded. */
-GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
+/* A launch that stays: its own call by the threads of part, if that is to be done as a commanded one, else it has been
+ * done, with this status of them all; then those that it is commanded. */
+GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_ctx_t part, gs_kernel_t kernel, uint32_t status)
 {
     const gpusym_work_t *const w = kernel.w;
     gs_command_t r = {w->done_seq, w->epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0, 0};
-    gs_ctx_t part = c;
     bool commanded = gs_is_commanded(w);
     do {
         /* The shortest messages want as few instructions between two polls of their lines as can be. */
@@ -224,9 +223,9 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_kernel_t kernel, uint32_t status)
         const bool common = GPUSYM_OP_SUM == kernel.op && (GPUSYM_T_F32 == kernel.type || GPUSYM_T_F64 == kernel.type);
         const bool two = r.m.bytes <= 2 * round || w->nranks > 2 || !common;
         if (commanded) {
-            status = r.m.bytes <= round ? gs_agxll_r_command(part, kernel, &r, 1)
-                     : two              ? gs_agxll_r_command(part, kernel, &r, 2)
-                                        : gs_agxll_r_command(part, kernel, &r, GS_COMMAND_PACKS);
+            status = r.m.bytes <= round ? gs_agxll_r_command(c, part, kernel, &r, 1)
+                     : two              ? gs_agxll_r_command(c, part, kernel, &r, 2)
+                                        : gs_agxll_r_command(c, part, kernel, &r, GS_COMMAND_PACKS);
         }
         if (!gs_command_end(c, w, part, &r, status)) {
             return;
@@ -240,14 +239,18 @@ GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
     uint32_t status = mc ? gs_mc_ready(w) : (uint32_t) GPUSYM_STATUS_OK;
-    const uint64_t once =
-        (uint64_t) GPUSYM_PACK * (w->chunk < c.nblocks * c.nthreads ? w->chunk : c.nblocks * c.nthreads);
+    gs_ctx_t part = c;
+    if (!mc && gs_lingers(w) && !gs_command_first(c, &part)) {
+        return;
+    }
+    const uint32_t most = part.nblocks * part.nthreads;
+    const uint64_t once = (uint64_t) GPUSYM_PACK * (w->chunk < most ? w->chunk : most);
     if (!gs_is_commanded(w)) {
-        status = !mc && w->bytes <= once ? gs_agxll_r_once(c, kernel, &m)
-                                         : gs_agxll_r_call(c, kernel, mc, &m, w->chunk, kernel.epoch, status);
+        status = !mc && w->bytes <= once ? gs_agxll_r_once(part, kernel, &m)
+                                         : gs_agxll_r_call(part, kernel, mc, &m, w->chunk, kernel.epoch, status);
     }
     if (!mc && gs_lingers(w)) {
-        gs_agxll_r_resident(c, kernel, gs_block_worst(c, status));
+        gs_agxll_r_resident(c, part, kernel, gs_part_worst(c, part, status));
     } else {
         gs_finish_lines(c, kernel, status);
     }

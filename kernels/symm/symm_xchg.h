@@ -166,10 +166,10 @@ GS_FN void gs_x_own(gs_ctx_t c, const gpusym_work_t *w, uint64_t from, uint64_t 
 }
 
 /* Packs of a segment for each block. */
-GS_FN uint64_t gs_x_span(const gpusym_work_t *w, uint64_t bytes)
+GS_FN uint64_t gs_x_span(gs_ctx_t c, uint64_t bytes)
 {
-    const uint64_t even = gs_lines(bytes) + w->nblocks - 1; /* a division of 64 bits takes a hundred instructions */
-    const uint64_t per = even >> 32 ? even / w->nblocks : gs_quotient((uint32_t) even, w->nblocks);
+    const uint64_t even = gs_lines(bytes) + c.nblocks - 1; /* a division of 64 bits takes a hundred instructions */
+    const uint64_t per = even >> 32 ? even / c.nblocks : gs_quotient((uint32_t) even, c.nblocks);
     return GPUSYM_SPAN(per, 1u);
 }
 
@@ -178,7 +178,7 @@ GS_FN uint64_t gs_x_span(const gpusym_work_t *w, uint64_t bytes)
 GS_FN uint64_t gs_x_part(gs_ctx_t c, const gpusym_work_t *w, bool planned, uint64_t bytes, uint64_t chunk, uint32_t t,
                          uint64_t *from)
 {
-    const uint64_t span = planned && bytes == w->bytes && !gs_is_sized(w) ? w->span : gs_x_span(w, bytes);
+    const uint64_t span = planned && bytes == w->bytes && !gs_is_sized(w) ? w->span : gs_x_span(c, bytes);
     const uint64_t first = c.block * span + t * chunk;
     const uint64_t left = t * chunk < span ? span - t * chunk : 0, n = 16 * (left < chunk ? left : chunk);
     *from = 16 * first;
@@ -273,7 +273,7 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
                            uint32_t status)
 {
     const uint64_t packs = gs_lines(w->bytes);
-    const uint32_t even = gs_quotient(w->chunk + w->nblocks - 1, w->nblocks), span = GPUSYM_SPAN(even, 1u);
+    const uint32_t even = gs_quotient(w->chunk + c.nblocks - 1, c.nblocks), span = GPUSYM_SPAN(even, 1u);
     const uint32_t from = c.block * span < w->chunk ? c.block * span : w->chunk;
     gs_xll_part_t k = {from, w->chunk - from < span ? w->chunk - from : span, 0};
     gs_xll_own_t own = {NULL, NULL, 0, {{0, 0}}};
@@ -393,20 +393,9 @@ GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t 
     return status;
 }
 
-/* The worst status of part's threads, behind all that they store: a warp of the block c, or all of it. */
-GS_FN uint32_t gs_part_worst(gs_ctx_t c, gs_ctx_t part, uint32_t status)
-{
-    if (part.nthreads == c.nthreads) {
-        return gs_block_worst(c, status);
-    }
-    status = gs_warp_worst(status);
-    (void) gs_part_all(part, true);
-    return status;
-}
-
 /*
- * A launch: its own call and, where the kernel is resident (one block, one epoch), those that it is commanded
- * (resident.h): they have the same segments, elsewhere.
+ * A launch: its own call and, where the kernel is resident (one epoch), those that it is commanded (resident.h): they
+ * have the same segments, elsewhere.
  */
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
@@ -414,6 +403,9 @@ GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
     gs_command_t r = {w->done_seq, kernel.epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0, 0};
     gs_ctx_t part = c;
     uint32_t status;
+    if (gs_lingers(w) && !gs_command_first(c, &part)) {
+        return;
+    }
     do {
         status = kernel.reduces ? gs_xll_r_call(part, kernel, &r.m, r.epoch)
                                 : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);

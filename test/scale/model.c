@@ -277,9 +277,9 @@ static void look_at_host(host_t *host)
         }
     }
     const uint64_t in = c->doorbell[0], out = c->doorbell[1];
-    if ((in & GPUSYM_COMMAND_NUMBER) == (out & GPUSYM_COMMAND_NUMBER) &&
+    if ((in & GPUSYM_COMMAND_NUMBER_AGAIN) == (out & GPUSYM_COMMAND_NUMBER_AGAIN) &&
         (in & GPUSYM_COMMAND_NUMBER) == ((c->seq + 1) & GPUSYM_COMMAND_NUMBER)) {
-        const uint32_t bytes = (uint32_t) ((in >> 8 & 0xffu) | (out & 0xff00u));
+        const uint32_t bytes = (uint32_t) ((in >> 8 & 0xffu) | (out & 0xff00u) | (out << 12 & 0x30000u));
         c->seq++;
         c->x = NULL;
         if (0 == bytes) {

@@ -481,7 +481,7 @@ static void a_copier_serves_without_launches(void **state)
 /* Whole packs between addresses of packs are served up to a longer length; not beside a launch that others share. */
 static void a_copier_serves_long_copies_of_packs(void **state)
 {
-    const uint64_t most = gpusym_tuning_copy_resident_packs_max(GPUSYM_COPIER_BLOCKS);
+    const uint64_t most = gpusym_tuning_copy_resident_packs_max(GPUSYM_CLUSTER_BLOCKS);
     const gpusym_copy_rows_t shared = {.dst = to, .src = from, .width = 200000, .height = 1, .shared = true};
     gpusym_copy_t copy;
     (void) state;
@@ -490,8 +490,7 @@ static void a_copier_serves_long_copies_of_packs(void **state)
     copy_short(64, 0, most);
     assert_int_equal(launches, 1);
     for (unsigned i = 0; i < 100; i++) {
-        const uint64_t packs = 1 + next_random() % (most / 16);
-        copy_short(64, 16 * (next_random() % 8), packs < GPUSYM_COPY_LINES ? 16 * packs : 128 * (packs / 8));
+        copy_short(64, 16 * (next_random() % 8), 16 * (1 + next_random() % (most / 16)));
         random_short_copy();
     }
     copy_short(64, 32, most);
@@ -499,17 +498,16 @@ static void a_copier_serves_long_copies_of_packs(void **state)
     copy_short(64, 33, 20000);
     copy_short(68, 32, 20000);
     copy_short(64, 32, 20001);
-    copy_short(64, 32, most - 16); /* no whole lines */
-    copy_short(64, 32, most + 128);
-    assert_int_equal(launches, 6);
+    copy_short(64, 32, most + 16);
+    assert_int_equal(launches, 5);
     OK(gpusym_copy_start_rows(&dev, gpu, &shared, &copy));
     copy_short(ROOM / 2, 32, 20000);
-    assert_int_equal(launches, 7);
+    assert_int_equal(launches, 6);
     while (0 == gpusym_copy_poll(&copy)) {
     }
-    assert_int_equal(launches, 8);
+    assert_int_equal(launches, 7);
     copy_short(64, 32, 20000);
-    assert_int_equal(launches, 8);
+    assert_int_equal(launches, 7);
     gpusym_copiers_dismiss();
 }
 
@@ -539,14 +537,14 @@ static void a_copier_without_a_cluster_has_one_block(void **state)
 {
     const uint64_t most = gpusym_tuning_copy_resident_packs_max(1);
     (void) state;
-    assert_true(most < gpusym_tuning_copy_resident_packs_max(GPUSYM_COPIER_BLOCKS));
+    assert_true(most < gpusym_tuning_copy_resident_packs_max(GPUSYM_CLUSTER_BLOCKS));
     for (unsigned told = 0; told < 2; told++) {
         launches = clusters = 0;
         dev.graph_launch = 0 == told ? graph_no_cluster : launch_counted;
         dev.launch = launch_no_cluster;
         dev.gpu_info = 0 == told ? gpusym_device_sim.gpu_info : without_clusters_told;
         gpusym_copier_linger(&dev, gpu, FOR_EVER_NS, false);
-        assert_int_equal(gpusym_copier_blocks(&dev, gpu), 0 == told ? GPUSYM_COPIER_BLOCKS : 1);
+        assert_int_equal(gpusym_copier_blocks(&dev, gpu), 0 == told ? GPUSYM_CLUSTER_BLOCKS : 1);
         for (unsigned i = 0; i < 10; i++) {
             copy_short(64, 32, most);
         }

@@ -356,7 +356,7 @@ static void a_communicator_has_its_own(void **state)
 /* Which messages resident kernels serve: by the table, and by a rule. */
 static void a_rule_limits_resident_kernels(void **state)
 {
-    const uint64_t table = gpusym_tuning_resident_max(4);
+    const uint64_t table = gpusym_tuning_resident_max(4, 1);
     const gpusym_tuning_forced_t nothing = {.algorithm = -1};
     gpusym_rule_t rule = any_rule(GPUSYM_COLL_ALLREDUCE);
     (void) state;

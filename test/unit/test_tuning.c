@@ -523,18 +523,21 @@ static void small_messages_are_not_mapped(void **state)
 static void resident_kernels_are_one_shot(void **state)
 {
     (void) state;
-    for (uint32_t nranks = 1; nranks <= GPUSYM_TEAM_MAX; nranks++) {
+    for (uint32_t i = 0; i < 2 * GPUSYM_TEAM_MAX; i++) {
+        const uint32_t nranks = 1 + i / 2, blocks = 0 == i % 2 ? 1 : GPUSYM_CLUSTER_BLOCKS;
         const gpusym_tuning_call_t call = {.coll = GPUSYM_COLL_ALLREDUCE,
-                                           .bytes = gpusym_tuning_resident_max(nranks),
+                                           .bytes = gpusym_tuning_resident_max(nranks, blocks),
                                            .op = GPUSYM_OP_SUM,
                                            .type = GPUSYM_T_F32,
                                            .nranks = nranks,
                                            .all_reach = true,
+                                           .clusters = blocks > 1,
                                            .ll_payload = 1 << 20,
                                            .max_blocks = 1};
         gpusym_tuning_choice_t choice;
         gpusym_tuning_choose(&call, &nothing, &choice);
         assert_int_equal(choice.algorithm, GPUSYM_ALG_ALLREDUCE_AGXLL_R);
+        assert_int_equal(choice.resident, blocks);
         assert_in_range(call.bytes, 1, GPUSYM_COMMAND_BYTES_MAX);
     }
 }
@@ -631,10 +634,10 @@ static void copies_can_be_launched(void **state)
     assert_int_equal(gpusym_tuning_copy_threads() % 32, 0);
     assert_true(gpusym_tuning_copy_threads() <= GPUSYM_THREADS_MAX);
     assert_true(gpusym_tuning_copy_resident_max() <= GPUSYM_COMMAND_BYTES_MAX);
-    for (uint32_t blocks = 1; blocks <= GPUSYM_COPIER_BLOCKS; blocks *= GPUSYM_COPIER_BLOCKS) {
+    for (uint32_t blocks = 1; blocks <= GPUSYM_CLUSTER_BLOCKS; blocks *= GPUSYM_CLUSTER_BLOCKS) {
         const uint32_t most = gpusym_tuning_copy_resident_packs_max(blocks);
-        assert_true(GPUSYM_COPY_SAYS(most) && GPUSYM_COPY_UNITS(most / GPUSYM_PACK) <= GPUSYM_COMMAND_BYTES_MAX);
-        assert_true(gpusym_tuning_copy_by_kernel(gpusym_tuning_copy_resident_packs_max(blocks), 1));
+        assert_true(most / GPUSYM_PACK <= GPUSYM_COMMAND_BYTES_MAX);
+        assert_true(gpusym_tuning_copy_by_kernel(most, 1));
     }
     for (unsigned i = 0; i < 20000; i++) {
         const uint64_t bytes = next_random() >> next_random() % 64, rows = 1 + next_random() % 1000;

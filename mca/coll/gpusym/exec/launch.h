@@ -56,7 +56,10 @@ void coll_gpusym_scratch_lose(coll_gpusym_launch_t *l);
  * epoch of p->work is set. False: that failed, and
  * nothing is queued, or the lane and streams that may wait for ever are given up. */
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p);
-/* Queues one kernel on l->lane. False: that failed, and nothing is queued. */
+/* Whether resident kernels can have several blocks, as far as it is known. */
+bool coll_gpusym_launch_clusters(void);
+/* Queues one kernel on l->lane; a resident one with one block, where it cannot have several. False: that failed, and
+ * nothing is queued. */
 bool coll_gpusym_launch_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel,
                                gpusym_work_t *w);
 /* Where ranks share GPUs. Each queues on a lane of its own, l->lane, or leaves that NULL and returns false. */

@@ -1,13 +1,14 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Resident kernels: after a small collective its one block lingers on the GPU, so that the communicator's next one
- * costs no launch (kernels/symm/ has the other side, kernels/work.h the doorbell). Of this rank alone: whether a peer
- * launches or commands makes no difference.
+ * Resident kernels: after a small collective its one block, or the few of a cluster, linger on the GPU, so that the
+ * communicator's next one costs no launch (kernels/symm/ has the other side, kernels/work.h the doorbell). Of this rank
+ * alone: whether a peer launches or commands makes no difference.
  *
  * A communicator may have two, one for all-reduce and one for another collective. A kernel belongs to the communicator,
  * with its lane, until it has retired. It serves calls of the same kernel, and if it is not all-reduce's of the same
- * segments; for another that wants its place it is dismissed, all else is launched beside it.
+ * segments; for another that wants its place, or a call that wants more blocks, it is dismissed, all else is launched
+ * beside it.
  *
  * A program that synchronises its GPU between some of its calls waits for the kernel each time. So it must be worth
  * that: where it retires by itself, having stayed for longer after its last call than it had saved by those before,
@@ -73,7 +74,8 @@ bool coll_gpusym_resident_may(const coll_gpusym_task_t *task, const coll_gpusym_
     const coll_gpusym_params_t *c = &coll_gpusym_params;
     const unsigned family = gpusym_algorithm_family((unsigned) p->algorithm);
     return (GPUSYM_F_AGXLL_R == family || GPUSYM_F_XLL == family || GPUSYM_F_XLL_R == family) && NULL == task->sizes &&
-           1 == p->epochs && 0 != p->work.bytes && p->resident && c->blocks <= 1 && !is_packed(task) &&
+           1 == p->epochs && 0 != p->work.bytes && p->work.bytes <= GPUSYM_COMMAND_BYTES_MAX && 0 != p->resident &&
+           (1 == p->resident || coll_gpusym_launch_clusters()) && c->blocks <= 1 && !is_packed(task) &&
            (t->host.mps || !coll_gpusym_team_crowded(t)) && /* it would take other processes' time on the GPU */
            addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns();
 }
@@ -345,7 +347,8 @@ static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
     if (NULL == s->lane) {
         return false;
     }
-    const bool fits = p->kernel == s->kernel && is_kind(task, s) && has_segments(task, s, &p->work);
+    const bool fits =
+        p->kernel == s->kernel && p->resident <= s->work.nblocks && is_kind(task, s) && has_segments(task, s, &p->work);
     if (!fits || !epoch_near(coll_gpusym_task_team(task), s) || !is_here(s)) {
         dismiss_kernel(s, !fits);
         return false;
@@ -377,7 +380,7 @@ void coll_gpusym_resident_prepare(coll_gpusym_residents_t *all, const coll_gpusy
     s->bytes = p->work.bytes;
     s->hash = task->hash;
     s->work = p->work;
-    s->work.nblocks = 1;
+    s->work.nblocks = p->resident;
     s->work.nthreads = p->own_threads ? p->work.nthreads : gpusym_tuning_resident_threads();
     s->work.linger_ns = coll_gpusym_resident_linger_ns();
     l->resident.remains = may_remain(s);
@@ -441,11 +444,16 @@ void coll_gpusym_resident_done(coll_gpusym_residents_t *all, const coll_gpusym_t
 void coll_gpusym_resident_make_room(coll_gpusym_residents_t *all, const coll_gpusym_team_t *t,
                                     const coll_gpusym_plan_t *p)
 {
+    uint32_t blocks = p->work.nblocks;
     gpusym_lock(&keeper_lock);
     note_call(all, NULL);
+    for (unsigned i = 0; i < GPUSYM_RESIDENT_MAX; i++) {
+        blocks += NULL != keeper[i] && NULL != keeper[i]->lane ? keeper[i]->work.nblocks : 0;
+    }
     for (unsigned i = 0; i < COLL_GPUSYM_RESIDENTS; i++) {
         coll_gpusym_resident_t *s = &all->kernel[i];
-        if (NULL != s->lane && (p->work.nblocks + COLL_GPUSYM_RESIDENTS > t->host.sm_count || !is_here(s))) {
+        if (NULL != s->lane && (blocks > t->host.sm_count || !is_here(s))) {
+            blocks -= s->work.nblocks;
             dismiss_kernel(s, false);
         }
     }

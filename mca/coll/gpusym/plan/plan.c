@@ -76,6 +76,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .ll128 = t->host.ll128,
                                   .copies = !sized && NULL != dev->stream_flags &&
                                             coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->host.work),
+                                  .clusters = t->host.clusters && !t->host.mps, /* ranks may share a GPU */
                                   .ll_payload = gpusym_ll_payload(t->host.work.ll_bytes),
                                   .max_blocks = limit_blocks(t)};
 }
@@ -193,7 +194,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->algorithm = choice->algorithm;
     p->kernel = gpusym_kernel_find(choice->family, k->op, k->type);
     p->zero_copy = choice->zero_copy;
-    p->resident = choice->resident;
+    p->resident = (uint8_t) choice->resident;
     p->own_threads = choice->own_threads;
     p->copies = gpusym_family_copies(choice->family);
     p->reduces = gpusym_family_reduces(choice->family);

@@ -47,7 +47,7 @@ typedef struct {
     coll_gpusym_reach_t reach; /* zero copy */
     bool zero_copy;
     bool copies, reduces;  /* copy engines send the data (copies.h); and kernels reduce it */
-    bool resident;         /* short enough for a resident kernel */
+    uint8_t resident;      /* blocks of the resident kernel that it is short enough for; 0: none */
     bool own_threads;      /* which has as many threads as the plan says, not as usual */
     bool offered;          /* zero copy was agreed to be possible, used or not */
     gpusym_graph_t *graph; /* owned; NULL: not made yet */

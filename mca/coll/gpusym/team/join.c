@@ -37,10 +37,10 @@ typedef struct {
     uint64_t heap_size;
     uint8_t uuid[16];
     gpusym_place_t place;
-    uint32_t epoch, sm_count;
-    uint32_t crowded;   /* another process uses its GPU */
-    uint64_t mps[2];    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
-    uint32_t multicast; /* enum coll_gpusym_mc */
+    uint32_t epoch, sm_count, clusters; /* clusters: gpusym_gpu_info_t's */
+    uint32_t crowded;                   /* another process uses its GPU */
+    uint64_t mps[2];                    /* device and inode of the folder of its MPS daemon; 0, 0: it uses none */
+    uint32_t multicast;                 /* enum coll_gpusym_mc */
     coll_gpusym_mc_passed_t passed;
     uint64_t mc;    /* id of the multicast object of the slab of its slots; 0: it has none */
     uint64_t rules; /* hash of its rules; 0: it has none */
@@ -150,6 +150,7 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
         h->tuner = coll_gpusym_tuner_open(t, info.name, info.cc);
     }
     h->sm_count = (uint32_t) info.sm_count;
+    h->clusters = info.clusters;
     gpusym_send_descs_use_gpu(info.uuid);
     if (gpusym_send_descs_gpu_shared(info.uuid)) {
         note_crowded(gpu);
@@ -294,9 +295,11 @@ static int agree_slot_class(const coll_gpusym_team_t *t, const gpu_address_t *al
 static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class)
 {
     t->host.sm_count = all[0].sm_count;
+    t->host.clusters = true;
     uint32_t epoch = all[0].epoch;
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         t->host.sm_count = all[r].sm_count < t->host.sm_count ? all[r].sm_count : t->host.sm_count;
+        t->host.clusters = t->host.clusters && 0 != all[r].clusters;
         epoch = all[r].epoch > epoch ? all[r].epoch : epoch;
     }
     t->host.epoch_base = epoch - t->host.rc.seq; /* all ranks are in the same call */

@@ -83,6 +83,7 @@ typedef struct {
     uint64_t stream_slot_off; /* in the same slab */
     uint32_t stream_epoch;
     uint32_t sm_count; /* of the smallest GPU */
+    bool clusters;     /* all GPUs have them: gpusym_gpu_info_t */
     /* A call begins with the epoch epoch_base + the number of its call agreement: so an epoch belongs to one call
      * alone, also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;

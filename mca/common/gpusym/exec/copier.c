@@ -130,7 +130,7 @@ static void describe(const gpusym_copier_t *c, uint32_t *bytes, uint32_t *does)
 {
     const gpusym_copier_run_t *run = &c->run;
     const bool packs = !is_special(run) && run->bytes > gpusym_tuning_copy_resident_max();
-    *bytes = packs ? GPUSYM_COPY_UNITS(run->bytes / GPUSYM_PACK) : run->bytes;
+    *bytes = packs ? run->bytes / GPUSYM_PACK : run->bytes;
     *does = run->does | (packs ? GPUSYM_COPY_PACKS : 0);
 }
 
@@ -379,7 +379,7 @@ static uint32_t blocks_on(const gpusym_device_t *dev, gpusym_gpu_t *gpu)
 {
     gpusym_gpu_info_t info;
     dev->gpu_info(gpu, &info);
-    return info.clusters ? GPUSYM_COPIER_BLOCKS : 1;
+    return info.clusters ? GPUSYM_CLUSTER_BLOCKS : 1;
 }
 
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge)

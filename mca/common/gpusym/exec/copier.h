@@ -22,8 +22,7 @@ void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_
 
 /* A copy of 1 to gpusym_tuning_copy_resident_max() bytes into memory of the GPU, or with GPUSYM_COPY_FAR of another
  * GPU, or into pinned host memory, from memory that it reaches; or of whole, aligned packs up to
- * gpusym_tuning_copy_resident_packs_max(blocks) bytes, which GPUSYM_COPY_SAYS; or what kernels/work.h has in place of a
- * copy. */
+ * gpusym_tuning_copy_resident_packs_max(blocks) bytes; or what kernels/work.h has in place of a copy. */
 typedef struct {
     void *dst;
     const void *src;

@@ -626,8 +626,7 @@ static bool is_short(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym
     }
     return rows->width <= gpusym_tuning_copy_resident_max() ||
            (rows->width <= gpusym_tuning_copy_resident_packs_max(gpusym_copier_blocks(dev, gpu)) &&
-            0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) &&
-            GPUSYM_COPY_SAYS(rows->width) && is_quiet(&run_batch));
+            0 == (((uintptr_t) rows->dst | (uintptr_t) rows->src | rows->width) & 15) && is_quiet(&run_batch));
 }
 
 int gpusym_copy_start_rows(const gpusym_device_t *dev, gpusym_gpu_t *gpu, const gpusym_copy_rows_t *asked,

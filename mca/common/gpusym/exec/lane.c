@@ -143,12 +143,13 @@ void gpusym_lane_times(const uint64_t words[3], uint64_t times[2])
 
 static void write_doorbell(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip)
 {
-    const uint64_t number = lane->seq & GPUSYM_COMMAND_NUMBER;
     __atomic_store_n(&lane->host->doorbell[1],
-                     (uint64_t) (uintptr_t) out << 16 | (bytes & 0xff00u) | (uint64_t) (skip >> 2 & 3) << 6 | number,
+                     (uint64_t) (uintptr_t) out << 16 | (bytes & 0xff00u) | (uint64_t) (skip >> 2 & 3) << 6 |
+                         (bytes >> 16 & 3) << 4 | (lane->seq & GPUSYM_COMMAND_NUMBER_AGAIN),
                      __ATOMIC_RELEASE);
     __atomic_store_n(&lane->host->doorbell[0],
-                     (uint64_t) (uintptr_t) in << 16 | (bytes & 0xffu) << 8 | (uint64_t) (skip & 3) << 6 | number,
+                     (uint64_t) (uintptr_t) in << 16 | (bytes & 0xffu) << 8 | (uint64_t) (skip & 3) << 6 |
+                         (lane->seq & GPUSYM_COMMAND_NUMBER),
                      __ATOMIC_RELEASE);
 }
 
