@@ -162,8 +162,8 @@ typedef struct gpusym_combine {
 #define GPUSYM_LIST_COMMAND(n) (GPUSYM_COMBINE_MAX + (uint32_t) (n))
 
 /* Blocks of a resident kernel, if they can be a cluster: those beside the first one help with copies of more packs than
- * this, which are two loads of eight by each thread of a block, and with collectives of more bytes than that, which are
- * a pack for each. */
+ * the first of these, two loads of eight by each thread of a block, and with collectives of more bytes than the other,
+ * a pack for each thread. */
 #define GPUSYM_CLUSTER_BLOCKS 8u
 #define GPUSYM_COPIER_ALONE 4096u
 #define GPUSYM_CLUSTER_ALONE (GPUSYM_THREADS_MAX * GPUSYM_PACK)

@@ -5,16 +5,23 @@
  */
 #include "tuning/resident.h"
 
+#include "kernels/kernels.h"
 #include "tuning/geometry.h"
 
 /* Resident kernels on 4 x H200: 6.3 us in place of 12.4 at 8 bytes, 8.6 in place of 13.9 at 8 KiB; but the one block
  * takes 16.7 at 32 KiB, where 64 blocks and their launch take 14.1; on 2, it sends a third of those lines; on 8 it
  * takes 18.9 at 16 KiB, and they 15.3, for blocks of 16 KiB of an all-gather or all-to-all 29.4, and they 19.5 and
  * 18.5. 512 threads: 8 KiB took 9.2 us with 256, 11.0 with 128; 8 bytes 0.1 us less with these. */
-/* Longest message in bytes, by ranks; and of a cluster: not measured on more than two. */
-static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
-static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
 #define RESIDENT_THREADS 512u
+/* Longest message in bytes, by ranks. */
+static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
+/* The same of a cluster. On 2 x H200 8 KiB take 6.0 us by one block, 16 KiB 7.3 and by a cluster 7.6, 32 KiB 9.5 and
+ * 7.7; 64, 96 and 128 KiB 7.7, 8.8 and 9.9 by a cluster, 10.8, 12.2 and 12.2 by a launch; blocks of an all-gather of 8
+ * KiB 6.9 and 6.5, of 12 KiB 9.1 and 7.7, of 64 KiB 8.0, by a launch 11.2. Not measured on more than two. */
+static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
+/* Up to here one block is to do it, where there are clusters: an all-reduce, two packs a thread; others, one. */
+#define ALONE_MAX (2 * RESIDENT_THREADS * GPUSYM_PACK)
+#define ALONE_OTHERS_MAX (RESIDENT_THREADS * GPUSYM_PACK)
 /* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without,
  * 89 with 50, 80 with 100, 82 with 200); as long as cudaDeviceSynchronize may wait for it. */
 #define LINGER_US 100u
@@ -32,6 +39,13 @@ uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks)
     const uint64_t most = (blocks > 1 ? cluster_max : resident_max)[gpusym_tuning_by_ranks(nranks)];
     /* A rank sends its lines to each other one: above 8 ranks, by the model (model.h), the fewer bytes. */
     return nranks <= 8 ? most : most / nranks * 8;
+}
+
+uint32_t gpusym_tuning_resident_blocks(unsigned coll, uint32_t nranks, uint64_t bytes, bool clusters)
+{
+    const uint64_t alone = GPUSYM_COLL_ALLREDUCE == coll ? ALONE_MAX : ALONE_OTHERS_MAX;
+    const uint64_t most = gpusym_tuning_resident_max(nranks, 1);
+    return clusters && bytes > (alone < most ? alone : most) ? GPUSYM_CLUSTER_BLOCKS : 1;
 }
 
 uint32_t gpusym_tuning_resident_threads(void)

@@ -185,17 +185,13 @@ static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice
     }
 }
 
-/* Blocks of the resident kernel that may serve a call: as few as can. */
+/* Blocks of the resident kernel that may serve a call; 0: none may. */
 static uint32_t resident_blocks(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
 {
     const bool clusters = call->clusters && 0 == forced->threads && 1 != forced->blocks;
-    const uint64_t alone = gpusym_tuning_resident_max(call->nranks, 1);
-    const uint64_t most = clusters ? gpusym_tuning_resident_max(call->nranks, GPUSYM_CLUSTER_BLOCKS) : alone;
+    const uint64_t most = gpusym_tuning_resident_max(call->nranks, clusters ? GPUSYM_CLUSTER_BLOCKS : 1);
     const uint64_t below = 0 != forced->resident_below ? forced->resident_below : most + 1;
-    if (call->bytes >= below) {
-        return 0;
-    }
-    return clusters && call->bytes > alone ? GPUSYM_CLUSTER_BLOCKS : 1;
+    return call->bytes < below ? gpusym_tuning_resident_blocks(call->coll, call->nranks, call->bytes, clusters) : 0;
 }
 
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,

@@ -10,6 +10,7 @@
  * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
  * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves, and some work between a
  * call and the wait for it. --middle: the same, of other collectives alone, and of a length that one would serve.
+ * --wide: of all lengths that one of several blocks serves, and none longer; --most: of longer ones, too.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 
 #define USAGE                                                                                         \
     "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed] " \
-    "[--large|--middle]"
+    "[--large|--middle|--wide|--most]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -35,7 +36,7 @@ typedef struct {
     uint64_t seed;
     int kind;
     const char *mode; /* NULL: most are blocking */
-    bool large, middle;
+    bool large, middle, wide, most;
 } linger_t;
 
 /* Not a sleep, which is too coarse. */
@@ -106,10 +107,14 @@ static void one(linger_t *l, uint64_t i)
         call.in_place = 0 != y % 5 % 2;
         call.seed = COLL_ALLTOALLV == call.coll ? y : x; /* it has the counts */
     }
-    if (l->middle) {
+    if (l->most && 0 == x % 3) {
+        call.count = 1 + y / 64 % 70000;
+    } else if (l->wide || l->most) { /* doubles of up to 128 KiB: a warp's, a block's, or those of several blocks */
+        call.count = 0 == x % 4 ? 1 + x / 262144 % 600 : (size_t) (1024 + (0 == x % 5 ? x : y) / 64 % 15361);
+    } else if (l->middle) {
         call.count = 1024 + y / 64 % 1000; /* 8 KiB and more */
     } else if (l->large && !other) {
-        call.count = 5000 + l->seed % 10000;
+        call.count = 17000 + l->seed % 10000;
     }
     if (coll_possible(&call)) {
         coll_once(&l->t, l->store, &call, 1 + x % 3);
@@ -142,6 +147,8 @@ int main(int argc, char **argv)
     l.mode = check_option("--mode");
     l.large = check_flag("--large");
     l.middle = check_flag("--middle");
+    l.wide = check_flag("--wide");
+    l.most = check_flag("--most");
     coll_work(l.large || l.middle ? 20 : 0);
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);

@@ -32,9 +32,9 @@
 
 #define OK(call) assert_int_equal((call), GPUSYM_SUCCESS)
 #define RANKS_MAX 3u
-#define SLOT_BYTES (4u << 20)
-/* Elements of a message at most: 32 KiB, as the component has it. */
-#define COUNT_MAX 4096u
+#define SLOT_BYTES (14u << 20)
+/* Elements of a message at most: 128 KiB, as the component has it. */
+#define COUNT_MAX 16384u
 /* By the tests' own clock (test/unit/clock.h): of a kernel that is to be there for as long as a test wants, and of one
  * that leaves when a test lets so much pass. */
 #define FOR_EVER_NS UINT64_C(0x7fffffffffffffff)
@@ -100,7 +100,7 @@ static void fill(uint64_t *at, uint64_t *values)
 /* seq: of the lanes, so that they may wrap. */
 static void team_open(team_t *t, uint32_t nranks, uint64_t linger_ns, uint32_t seq)
 {
-    uint64_t values[COUNT_MAX];
+    static uint64_t values[COUNT_MAX];
     gpusym_work_t shape = {.nranks = nranks};
     memset(t, 0, sizeof *t);
     t->nranks = nranks;
@@ -119,7 +119,7 @@ static void team_open(team_t *t, uint32_t nranks, uint64_t linger_ns, uint32_t s
         me->work.rank = r;
         me->work.op = GPUSYM_OP_SUM;
         me->work.type = GPUSYM_T_U64;
-        me->work.nblocks = 1;
+        me->work.nblocks = 0 == below(2) ? 1 : GPUSYM_CLUSTER_BLOCKS;
         me->work.nthreads = 32;
         me->work.out_local = 1;
         me->work.linger_ns = linger_ns;

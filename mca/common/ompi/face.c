@@ -102,7 +102,8 @@ static int register_sim_fail(void)
     return gpusym_var_string(
         &group, "sim_fail", 9, "", FIELD(sim_fail),
         "Simulator: faults to inject, as a comma-separated list of [WAY:]WHAT:N[+][@RANK]. The N-th (from 1) "
-        "alloc, import, export, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; multicast: "
+        "alloc, import, export, launch, graph, hostalloc, copy, stream or open (of a GPU, each time) fails; cluster: "
+        "the N-th launch of a resident kernel of several blocks; multicast: "
         "the N-th call that makes, joins or adds to a multicast object; bind: that binds memory to one; switch: the "
         "N-th multicast kernel reduces by another operation; "
         "hang: the N-th launch never ends; stall: the N-th copy in a stream; freeze: the N-th launch, and its stream "

@@ -5,6 +5,7 @@
  */
 #include "mca/coll/gpusym/exec/launch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mca/coll/gpusym/args/names.h"
@@ -101,42 +102,13 @@ bool coll_gpusym_launch_clusters(void)
     return !__atomic_load_n(&clusters_unavailable, __ATOMIC_RELAXED);
 }
 
-/* Queues a resident kernel of several blocks. */
-static bool queue_cluster(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w)
-{
-    const gpusym_device_t *dev = gpusym_current.dev;
-    gpusym_graph_t **graph = &l->lane->clusters;
-    char name[GPUSYM_COMM_LABEL_MAX];
-    const int rc = coll_gpusym_params.graph && NULL != dev->graph_launch
-                       ? gpusym_lane_launch_graph(l->lane, kernel, w, graph)
-                       : gpusym_lane_launch(l->lane, kernel, w);
-    if (GPUSYM_SUCCESS != rc && NULL == *graph) {
-        __atomic_store_n(&clusters_unavailable, true, __ATOMIC_RELAXED);
-        GPUSYM_LOG(2, "%s: the kernels of %s and all later calls that stay on the GPU have one block: %s",
-                   gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-                   coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
-    }
-    return GPUSYM_SUCCESS == rc;
-}
-
-/* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
- * the call has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
-static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w,
+/* Queues a kernel of independent blocks. */
+static bool queue_blocks(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w,
                          gpusym_graph_t **graph)
 {
     const gpusym_device_t *dev = gpusym_current.dev;
     char name[GPUSYM_COMM_LABEL_MAX];
 
-    w->timed = GPUSYM_FLAG(coll_gpusym_trace_written);
-    if (0 != w->linger_ns && w->nblocks > 1) {
-        if (queue_cluster(l, task, kernel, w)) {
-            return true;
-        }
-        if (coll_gpusym_launch_clusters()) {
-            return false;
-        }
-        w->nblocks = 1;
-    }
     if (!coll_gpusym_params.graph || NULL == dev->graph_launch ||
         __atomic_load_n(&graphs_unavailable, __ATOMIC_RELAXED)) {
         return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
@@ -152,6 +124,38 @@ static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
                gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
                coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), dev->error());
     return GPUSYM_SUCCESS == gpusym_lane_launch(l->lane, kernel, w);
+}
+
+/* Queues a resident kernel of several blocks, or else, as all later ones, of one. */
+static bool queue_cluster(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w)
+{
+    const gpusym_device_t *dev = gpusym_current.dev;
+    char name[GPUSYM_COMM_LABEL_MAX], why[256];
+    if (GPUSYM_SUCCESS == (coll_gpusym_params.graph && NULL != dev->graph_launch
+                               ? gpusym_lane_launch_graph(l->lane, kernel, w, &l->lane->clusters)
+                               : gpusym_lane_launch(l->lane, kernel, w))) {
+        return true;
+    }
+    snprintf(why, sizeof why, "%s", dev->error());
+    w->nblocks = 1;
+    if (!queue_blocks(l, task, kernel, w, &l->lane->graph)) {
+        return false;
+    }
+    __atomic_store_n(&clusters_unavailable, true, __ATOMIC_RELAXED);
+    GPUSYM_LOG(2, "%s: the kernels of %s and all later calls that stay on the GPU have one block: %s",
+               gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+               coll_gpusym_mpi_name(coll_gpusym_task_coll(task)), why);
+    return true;
+}
+
+/* Queues the kernel: by a graph, where there are such; a persistent call has its own, *graph. That is made here, where
+ * the call has the launch tokens: no kernel of this process waits for a peer, so the driver may wait for what runs. */
+static bool queue_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel, gpusym_work_t *w,
+                         gpusym_graph_t **graph)
+{
+    w->timed = GPUSYM_FLAG(coll_gpusym_trace_written);
+    return 0 != w->linger_ns && w->nblocks > 1 ? queue_cluster(l, task, kernel, w)
+                                               : queue_blocks(l, task, kernel, w, graph);
 }
 
 bool coll_gpusym_launch_kernel(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, unsigned kernel,

@@ -334,7 +334,8 @@ static bool item_fails(const sim_item_t *asked, bool *hang)
     switch (asked->what) {
     case SIM_ITEM_KERNEL:
         *hang = sim_fault_due(SIM_FAULT_HANG);
-        return sim_fault_due(SIM_FAULT_LAUNCH);
+        return sim_fault_due(SIM_FAULT_LAUNCH) ||
+               (0 != asked->work.linger_ns && asked->work.nblocks > 1 && sim_fault_due(SIM_FAULT_CLUSTER));
     case SIM_ITEM_COPY:
     case SIM_ITEM_COPY2D:
         return sim_fault_due(SIM_FAULT_COPY);

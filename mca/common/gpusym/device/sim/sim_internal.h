@@ -55,6 +55,7 @@ void sim_peak_reset(void);
     X(BIND, bind)           \
     X(MULTICAST, multicast) \
     X(LAUNCH, launch)       \
+    X(CLUSTER, cluster)     \
     X(GRAPH, graph)         \
     X(HOSTALLOC, hostalloc) \
     X(COPY, copy)           \
