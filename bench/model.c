@@ -45,8 +45,11 @@ typedef struct {
 static row_t row[ROWS_MAX];
 static unsigned rows;
 
-static const char *const files[] = {
-#define GPUSYM_MODEL_FILE(name) name,
+static const struct {
+    const char *name;
+    bool clusters;
+} files[] = {
+#define GPUSYM_MODEL_FILE(name, clusters) {name, clusters},
 #include "tuning/model.def"
 };
 static const struct {
@@ -79,7 +82,7 @@ static unsigned find_collective(const char *name)
 
 /* A call as the component describes it, of float and sum, of buffers that peers can map. */
 static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const char *algorithm,
-                    gpusym_tuning_forced_t forced, double us, bool linger)
+                    gpusym_tuning_forced_t forced, double us, bool linger, bool clusters)
 {
     row_t *r = &row[rows];
     gpusym_work_t slot = {.nranks = nranks};
@@ -96,9 +99,10 @@ static bool add_row(const char *coll, uint32_t nranks, uint64_t bytes, const cha
                           .sm_count = MULTIPROCESSORS,
                           .all_reach = true,
                           .ll128 = true,
-                          .copies = true},
+                          .copies = true,
+                          .clusters = clusters},
                  .ns = us * 1000};
-    r->call.zero_copy = r->call.bytes >= gpusym_tuning_zero_copy_min(false);
+    r->call.zero_copy = r->call.bytes >= gpusym_tuning_zero_copy_min(nranks, false);
     r->call.max_blocks = gpusym_slot_layout(gpusym_slot_size(HEAP_SIZE, 0), nranks,
                                             gpusym_tuning_max_blocks(MULTIPROCESSORS, false), &slot);
     r->call.ll_payload = gpusym_ll_payload(slot.ll_bytes);
@@ -144,7 +148,7 @@ static const char *column(char *head[], unsigned heads, char *field[], unsigned 
 }
 
 /* Two kinds of tables: of gpusym_bench, and of its --sweep. Of that the rows without pauses between calls. */
-static void take_line(char *head[], unsigned heads, char *field[], unsigned fields, uint32_t nranks)
+static void take_line(char *head[], unsigned heads, char *field[], unsigned fields, uint32_t nranks, bool clusters)
 {
 #define COLUMN(name) column(head, heads, field, fields, name)
     const char *algorithm = '\0' != *COLUMN("ran") ? COLUMN("ran") : COLUMN("algorithm");
@@ -154,12 +158,12 @@ static void take_line(char *head[], unsigned heads, char *field[], unsigned fiel
         const gpusym_tuning_forced_t forced = {.blocks = (uint32_t) atoi(COLUMN("blocks")),
                                                .threads = (uint32_t) atoi(COLUMN("threads"))};
         (void) add_row(COLUMN("collective"), nranks, strtoull(COLUMN("bytes"), NULL, 10), algorithm, forced, atof(us),
-                       '\0' == *linger || 0 != strcmp(linger, "0"));
+                       '\0' == *linger || 0 != strcmp(linger, "0"), clusters);
     }
 #undef COLUMN
 }
 
-static bool read_file(const char *folder, const char *name)
+static bool read_file(const char *folder, const char *name, bool clusters)
 {
     static char head_line[4096], line[4096];
     char path[4096], *head[COLUMNS_MAX], *field[COLUMNS_MAX];
@@ -175,7 +179,7 @@ static bool read_file(const char *folder, const char *name)
             memcpy(head_line, line, sizeof line);
             heads = split(head_line, head);
         } else if (nranks >= 2) {
-            take_line(head, heads, field, split(line, field), nranks);
+            take_line(head, heads, field, split(line, field), nranks, clusters);
         }
     }
     if (NULL != f) {
@@ -335,7 +339,7 @@ int main(int argc, char **argv)
         return 2;
     }
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!read_file(argv[1], files[i])) {
+        if (!read_file(argv[1], files[i].name, files[i].clusters)) {
             return 1;
         }
     }

@@ -200,7 +200,7 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     a->call.sm_count = H200_MULTIPROCESSORS;
     a->cc = H200_CC;
     snprintf(a->gpu, sizeof(a->gpu), "NVIDIA H200");
-    a->call.all_reach = a->call.ll128 = a->flags = true;
+    a->call.all_reach = a->call.ll128 = a->call.clusters = a->flags = true;
     if (NULL == m) {
         return;
     }
@@ -223,11 +223,13 @@ static void take_gpus(asked_t *a, info_item_t *assumed)
     a->call.simulated = m->simulated;
     a->flags = m->flags;
     a->call.sm_count = (uint32_t) m->gpu[0].sm_count;
+    a->call.clusters = m->gpu[0].clusters;
     a->cc = m->gpu[0].cc;
     snprintf(a->gpu, sizeof(a->gpu), "%s", m->gpu[0].name);
     for (uint32_t i = 1; i < n; i++) {
         const uint32_t sm_count = (uint32_t) m->gpu[i].sm_count;
         a->call.sm_count = sm_count < a->call.sm_count ? sm_count : a->call.sm_count;
+        a->call.clusters = a->call.clusters && m->gpu[i].clusters;
     }
     take_links(a, m, n);
     take_multicast(a, m->multicast);
@@ -291,7 +293,7 @@ static void make_question(asked_t *a, info_item_t *assumed)
 
     take_gpus(a, assumed);
     a->call.reproducible = 0 != info_param_number("coll_gpusym_reproducible", 0);
-    a->zero_copy_min = min > 0 ? (uint64_t) min : gpusym_tuning_zero_copy_min(a->call.simulated);
+    a->zero_copy_min = min > 0 ? (uint64_t) min : gpusym_tuning_zero_copy_min(a->call.nranks, a->call.simulated);
     if (0 == info_param_number("coll_gpusym_zero_copy", 1) || !a->call.all_reach) {
         a->zero_copy_min = UINT64_MAX;
     }

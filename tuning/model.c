@@ -122,11 +122,10 @@ void gpusym_model_count(const gpusym_tuning_call_t *call, const gpusym_tuning_ch
     part[GPUSYM_MODEL_PEER] = (double) call->nranks - 2;
     switch (plan) {
     case GPUSYM_PLAN_LINES:
-        if (resident) {
-            part[GPUSYM_MODEL_BLOCK] = busiest(call, true) / choice->resident;
-        } else {
-            part[GPUSYM_MODEL_LINES] = busiest(call, true);
-        }
+        part[GPUSYM_MODEL_CLUSTER] = resident && choice->resident > 1;
+        part[!resident              ? GPUSYM_MODEL_LINES
+             : choice->resident > 1 ? GPUSYM_MODEL_BLOCKS
+                                    : GPUSYM_MODEL_BLOCK] = busiest(call, true);
         break;
     case GPUSYM_PLAN_LL128:
         part[GPUSYM_MODEL_LINES128] = busiest(call, false);

@@ -17,7 +17,10 @@
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
 /* The same of a cluster. On 2 x H200 8 KiB take 6.0 us by one block, 16 KiB 7.3 and by a cluster 7.6, 32 KiB 9.5 and
  * 7.7; 64, 96 and 128 KiB 7.7, 8.8 and 9.9 by a cluster, 10.8, 12.2 and 12.2 by a launch; blocks of an all-gather of 8
- * KiB 6.9 and 6.5, of 12 KiB 9.1 and 7.7, of 64 KiB 8.0, by a launch 11.2. Not measured on more than two. */
+ * KiB 6.9 and 6.5, of 12 KiB 9.1 and 7.7, of 48 KiB 7.9, by a launch 11.1. Blocks of 64 KiB took 8.0, by a launch 11.2;
+ * but where a rank that was 20 us late met one whose kernel waited for its lines, that saw them 100 us later, and so did
+ * the next calls, hundreds of them (with commands before all had posted; blocks of 56 and of 80 KiB did not). Why is not
+ * known: such calls are launched. Not measured on more than two. */
 static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
 /* Up to here one block is to do it, where there are clusters: an all-reduce, two packs a thread; others, one. */
 #define ALONE_MAX (2 * RESIDENT_THREADS * GPUSYM_PACK)
@@ -41,11 +44,22 @@ uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks)
     return nranks <= 8 ? most : most / nranks * 8;
 }
 
+/* Whether an exchange gives each block of a cluster lines, and each thread one at most. */
+static bool fills_cluster(uint32_t nranks, uint64_t bytes)
+{
+    const uint64_t lines = (bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (nranks - 1);
+    return lines > (GPUSYM_CLUSTER_BLOCKS - 1) * RESIDENT_THREADS && lines <= GPUSYM_CLUSTER_BLOCKS * RESIDENT_THREADS;
+}
+
 uint32_t gpusym_tuning_resident_blocks(unsigned coll, uint32_t nranks, uint64_t bytes, bool clusters)
 {
-    const uint64_t alone = GPUSYM_COLL_ALLREDUCE == coll ? ALONE_MAX : ALONE_OTHERS_MAX;
+    const bool allreduce = GPUSYM_COLL_ALLREDUCE == coll;
+    const uint64_t alone = allreduce ? ALONE_MAX : ALONE_OTHERS_MAX;
     const uint64_t most = gpusym_tuning_resident_max(nranks, 1);
-    return clusters && bytes > (alone < most ? alone : most) ? GPUSYM_CLUSTER_BLOCKS : 1;
+    if (!clusters || bytes <= (alone < most ? alone : most)) {
+        return 1;
+    }
+    return allreduce || !fills_cluster(nranks, bytes) ? GPUSYM_CLUSTER_BLOCKS : 0;
 }
 
 uint32_t gpusym_tuning_resident_threads(void)

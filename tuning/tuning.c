@@ -237,8 +237,9 @@ void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *ca
     }
 }
 
-/* A new buffer costs one import per peer (about 0.1 ms), once; then a check of its allocation in each call. */
-uint64_t gpusym_tuning_zero_copy_min(bool simulated)
+/* A new buffer costs one import per peer (about 0.1 ms), once; then a check of its allocation in each call. Two ranks
+ * take LL lines up to 128 KiB. */
+uint64_t gpusym_tuning_zero_copy_min(uint32_t nranks, bool simulated)
 {
-    return simulated ? 32u << 10 : 128u << 10;
+    return simulated ? 32u << 10 : (128u << 10) + (nranks <= 2);
 }

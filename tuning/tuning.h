@@ -50,6 +50,6 @@ gpusym_tuning_lack_t gpusym_tuning_lacks_in(const gpusym_work_t *slot, const gpu
 uint32_t gpusym_tuning_parts(unsigned coll, uint32_t nranks);
 
 /* Smallest message in bytes for which ranks map each other's buffers. */
-uint64_t gpusym_tuning_zero_copy_min(bool simulated);
+uint64_t gpusym_tuning_zero_copy_min(uint32_t nranks, bool simulated);
 
 #endif

@@ -41,7 +41,7 @@ static int serve(gpusym_tuning_call_t *call, gpusym_tuning_choice_t *choice, uns
                                    .all_reach = true,
                                    .ll128 = true,
                                    .copies = true,
-                                   .zero_copy = bytes >= gpusym_tuning_zero_copy_min(false)};
+                                   .zero_copy = bytes >= gpusym_tuning_zero_copy_min(n, false)};
     call->max_blocks = gpusym_slot_layout(8 * MIB, n, gpusym_tuning_max_blocks(132, false), &slot);
     call->ll_payload = gpusym_ll_payload(slot.ll_bytes);
     gpusym_tuning_choose_in(&slot, call, &(gpusym_tuning_forced_t){.algorithm = algorithm}, choice);

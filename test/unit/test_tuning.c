@@ -513,10 +513,13 @@ static void blocks_fit_the_flag_rows(void **state)
 static void small_messages_are_not_mapped(void **state)
 {
     (void) state;
-    const uint64_t gpu = gpusym_tuning_zero_copy_min(false), simulated = gpusym_tuning_zero_copy_min(true);
-    assert_in_range(simulated, 64 * GPUSYM_PACK, gpu);
-    assert_in_range(gpu, simulated, 64 << 20);
-    assert_int_equal(gpu, gpusym_tuning_zero_copy_min(false));
+    for (uint32_t nranks = 2; nranks <= GPUSYM_TEAM_MAX; nranks++) {
+        const uint64_t gpu = gpusym_tuning_zero_copy_min(nranks, false);
+        const uint64_t simulated = gpusym_tuning_zero_copy_min(nranks, true);
+        assert_in_range(simulated, 64 * GPUSYM_PACK, gpu);
+        assert_in_range(gpu, simulated, 64 << 20);
+        assert_true(gpu > gpusym_tuning_resident_max(nranks, GPUSYM_CLUSTER_BLOCKS));
+    }
 }
 
 /* A resident kernel is sent commands for messages of so many bytes, and they are such as its algorithm is taken for. */
@@ -540,6 +543,26 @@ static void resident_kernels_are_one_shot(void **state)
         assert_int_equal(choice.resident, blocks);
         assert_in_range(call.bytes, 1, GPUSYM_COMMAND_BYTES_MAX);
     }
+}
+
+/* One block for short ones; several, where there are clusters, for longer ones; none where each thread of those had a
+ * line of an exchange. */
+static void resident_kernels_have_blocks(void **state)
+{
+    const unsigned all = GPUSYM_COLL_ALLREDUCE, each = GPUSYM_COLL_ALLTOALL, kib = 1024;
+    (void) state;
+    assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 32 * kib, false), 1);
+    assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 16 * kib, true), 1);
+    assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 16 * kib + 1, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 64 * kib, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 32 * kib, false), 1);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 8 * kib, true), 1);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 8 * kib + 1, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 56 * kib, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 56 * kib + 1, true), 0);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 64 * kib, true), 0);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 64 * kib + 1, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 8, 9 * kib, true), 0);
 }
 
 /* ---- whether resident kernels are worth it: programs on paper ---- */
@@ -748,6 +771,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_fit_the_flag_rows),
         cmocka_unit_test(small_messages_are_not_mapped),
         cmocka_unit_test(resident_kernels_are_one_shot),
+        cmocka_unit_test(resident_kernels_have_blocks),
         cmocka_unit_test(resident_kernels_are_worth_it),
         cmocka_unit_test(trees_are_quick),
         cmocka_unit_test(copies_can_be_launched),

@@ -40,7 +40,7 @@ static gpusym_tuning_call_t as_long(const void *arg, uint64_t bytes)
     gpusym_tuning_call_t call = *(const gpusym_tuning_call_t *) arg;
 
     call.bytes = bytes;
-    call.zero_copy = call.zero_copy && bytes >= gpusym_tuning_zero_copy_min(call.simulated);
+    call.zero_copy = call.zero_copy && bytes >= gpusym_tuning_zero_copy_min(call.nranks, call.simulated);
     return call;
 }
 

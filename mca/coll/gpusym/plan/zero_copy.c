@@ -154,10 +154,10 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const coll_gpusym_segments_t *k = task->segments;
     coll_gpusym_zero_copy_t *z = &task->zero_copy;
-    const uint64_t least = 1 == coll_gpusym_setting(t, COLL_GPUSYM_KEY_COPY_ENGINES_ONLY, 0)
-                               ? 1 /* they store nowhere else */
-                           : 0 != c->zero_copy_min ? c->zero_copy_min
-                                                   : gpusym_tuning_zero_copy_min(gpusym_current.dev->simulated);
+    const uint64_t least =
+        1 == coll_gpusym_setting(t, COLL_GPUSYM_KEY_COPY_ENGINES_ONLY, 0) ? 1 /* they store nowhere else */
+        : 0 != c->zero_copy_min                                           ? c->zero_copy_min
+                                : gpusym_tuning_zero_copy_min(t->host.nranks, gpusym_current.dev->simulated);
     const offer_t offer_in = {k->in_id, k->in, k->in_bytes, &z->in_key, &post->in_key, &post->in_off};
     const offer_t offer_out = {k->out_id, k->out, k->out_bytes, &z->out_key, &post->out_key, &post->out_off};
     bool in, out;

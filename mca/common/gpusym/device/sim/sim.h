@@ -22,12 +22,12 @@ typedef struct {
     int world_rank; /* of this process, for @rank */
     int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */
     /* Faults to inject: "[die:|stay:]what:n[+][@rank][,...]": the n-th (from 1) alloc, import, export, bind, launch,
-     * cluster (launch of a resident kernel of several blocks), graph, hostalloc, copy, stream (its making) or open (of a
-     * GPU) fails, or the n-th launch never writes its word
-     * ("hang"), or never ends, nor does what is behind it ("freeze"), or the n-th command to a resident kernel comes
-     * too late, and it retires ("doorbell"), or the n-th kernel that was launched early leaves when it has sent
-     * its entry ("entry"); on every rank or one. With "+" all later ones fail too; with "die:" the process is killed
-     * instead as it comes to that; with "stay:" that call does not return. */
+     * cluster (launch of a resident kernel of several blocks), graph, hostalloc, copy, stream (its making) or open (of
+     * a GPU) fails, or the n-th launch never writes its word ("hang"), or never ends, nor does what is behind it
+     * ("freeze"), or the n-th command to a resident kernel comes too late, and it retires ("doorbell"), or the n-th
+     * kernel that was launched early leaves when it has sent its entry ("entry"); on every rank or one. With "+" all
+     * later ones fail too; with "die:" the process is killed instead as it comes to that; with "stay:" that call does
+     * not return. */
     const char *fail;
     void (*dies)(void);  /* is called in place of that death; if it returns, nothing fails. NULL: SIGKILL */
     void (*stays)(void); /* is called by what does not return; if it returns, so does that, and nothing fails */
