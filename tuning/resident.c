@@ -15,10 +15,10 @@
 #define RESIDENT_THREADS 512u
 /* Longest message in bytes, by ranks. */
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
-/* The same of a cluster: not measured on more than two ranks. On 2 x H200 8 KiB take 6.0 us by one block, 16 KiB 7.3 and
- * by a cluster 7.6, 32 KiB 9.5 and 7.7; 64, 96 and 128 KiB 7.7, 8.8 and 9.9 by a cluster, 10.8, 12.2 and 12.2 by a
- * launch; blocks of an all-gather of 8 KiB 6.9 and 6.5, of 12 KiB 9.1 and 7.7, of 48 KiB 7.9, by a launch 11.1.
- * Blocks of 64 KiB took 8.0, by a launch 11.2; but in a build that sent commands before all ranks had posted the call, a
+/* The same of a cluster: not measured on more than two ranks. On 2 x H200 24, 32, 64 and 128 KiB take 7.5, 7.8, 7.8 and
+ * 9.8 us, by one block 8.3 and 9.4, by a launch 11.5 and 12.6; 16 KiB as long by one block as by a cluster. Blocks
+ * of an all-gather of 12, 16 and 48 KiB 7.7, 7.8 and 7.8, by one block 9.3 and 10.1, by a launch 11.8.
+ * Blocks of 64 KiB took 7.8, by a launch 11.9; but in a build that sent commands before all ranks had posted the call, a
  * kernel that waited for the lines of a rank that was 20 us late saw them 100 us later, and so did those of the next
  * hundreds of calls. Blocks of 56 and of 80 KiB did not. Why is not known: such calls are launched. */
 static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
