@@ -21,13 +21,7 @@
 #define IF_1(...) __VA_ARGS__
 
 /* On a stream the block's only thread has begun with that count. */
-#define GS_SIM_COUNT(w)                                                        \
-    w->epoch, GS_ON_STREAM(w) ? gs_stream_entries(*gs_block_own()) : 0, false, \
-    {                                                                          \
-        {                                                                      \
-            0, 0                                                               \
-        }                                                                      \
-    }
+#define GS_SIM_COUNT(w) w->epoch, GS_ON_STREAM(w) ? gs_stream_entries(*gs_block_own()) : 0, false, {{0, 0}}, false
 
 /* clang-format off */
 /* The generic kernel. */

@@ -36,24 +36,24 @@ enum gs_family_plan {
     } while (0);
 
 /* The epoch is the GPU's. */
-#define GS_STREAM_KERNEL(symbol, family, op, type)                                                                 \
-    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)                                            \
-        symbol(const __grid_constant__ gs_arg_##family arg)                                                        \
-    {                                                                                                              \
-        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                       \
-        const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg;                                \
-        gs_count_t count;                                                                                          \
-        gs_pack_t ahead = {{0, 0}};                                                                                \
-        const bool sized = !GS_REDUCES_##family && gs_is_sized(w), loads = GS_LOADS_AHEAD(family);                 \
-        GS_WARM(arg)                                                                                               \
-        const uint32_t status = gs_stream_begin(c, w, GS_PLAN_##family, sized, &count, loads ? &ahead : NULL);     \
-        const gs_kernel_t kernel = {w,     op,   type, GS_REDUCES_##family, count.epoch, gs_stream_entries(count), \
-                                    loads, ahead};                                                                 \
-        if (GPUSYM_STATUS_OK == status) {                                                                          \
-            GS_RUN_##family(c, kernel);                                                                            \
-        } else {                                                                                                   \
-            gs_stream_end(c, w, status);                                                                           \
-        }                                                                                                          \
+#define GS_STREAM_KERNEL(symbol, family, op, type)                                                                  \
+    extern "C" __global__ void __launch_bounds__(GPUSYM_THREADS_MAX, 1)                                             \
+        symbol(const __grid_constant__ gs_arg_##family arg)                                                         \
+    {                                                                                                               \
+        const gs_ctx_t c = {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};                                        \
+        const gpusym_work_t *const w = (const gpusym_work_t *) (const void *) &arg;                                 \
+        gs_count_t count;                                                                                           \
+        gs_pack_t ahead = {{0, 0}};                                                                                 \
+        const bool sized = !GS_REDUCES_##family && gs_is_sized(w), loads = GS_LOADS_AHEAD(family);                  \
+        GS_WARM(arg)                                                                                                \
+        const uint32_t status = gs_stream_begin(c, w, GS_PLAN_##family, sized, &count, loads ? &ahead : NULL);      \
+        const gs_kernel_t kernel = {w,     op,    type, GS_REDUCES_##family, count.epoch, gs_stream_entries(count), \
+                                    loads, ahead, false};                                                           \
+        if (GPUSYM_STATUS_OK == status) {                                                                           \
+            GS_RUN_##family(c, kernel);                                                                             \
+        } else {                                                                                                    \
+            gs_stream_end(c, w, status);                                                                            \
+        }                                                                                                           \
     }
 
 #define GPUSYM_STREAM_FAMILY(id) GS_STREAM_KERNEL(gpusym_stream_##id##_ANY, id, GS_ANY, GS_ANY)

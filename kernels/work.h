@@ -62,17 +62,20 @@ typedef struct gpusym_seg {
 /*
  * The doorbell of a resident kernel: the host writes a whole command into two words of one 16-byte line.  Each half has
  * the number of the call, so that they may arrive in any order.
- *   [0]  input << 16 | bits 0 to 7 of bytes << 8 | bits 0 and 1 of skip << 6 | low 6 bits of the call's done_seq
+ *   [0]  input << 16 | bits 0 to 7 of bytes << 8 | bits 0 and 1 of skip << 6 | early << 5 | low 5 bits of the call's
+ *        done_seq
  *   [1]  output << 16 | bits 8 to 15 of bytes << 8 | bits 2 and 3 of skip << 6 | bits 16 and 17 of bytes << 4 | low 4
  *        bits of the call's done_seq
- * skip: epochs between the last call's and this one's.  bytes 0: retire.  Addresses have 48 bits, and messages up to
+ * skip: epochs between the last call's and this one's.  early: this rank's peers may not be in the call, so the kernel
+ * waits for them for gpusym_work_t.linger_ns, and then retires.  bytes 0: retire.  Addresses have 48 bits, and messages up to
  * 256 KiB - 1.
  */
 #define GPUSYM_COMMAND_BYTES_MAX 0x3ffffu
 #define GPUSYM_COMMAND_ADDRESS_BITS 48
-#define GPUSYM_COMMAND_NUMBER 0x3fu
+#define GPUSYM_COMMAND_NUMBER 0x1fu
 #define GPUSYM_COMMAND_NUMBER_AGAIN 0xfu /* of [1] */
 #define GPUSYM_COMMAND_SKIP_MAX 15u
+#define GPUSYM_COMMAND_EARLY 16u /* beside skip, of commands to kernels of exchanges */
 
 /* A path of channels, as one rank sees it; links as in kernels/schedule.h. */
 typedef struct gpusym_path {

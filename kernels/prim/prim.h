@@ -72,8 +72,8 @@
  *                               do, the first one does all
  *   gs_cluster_threads(c)       the caller as one of the threads of all blocks of a cluster: as of one block, of more
  *                               threads than GPUSYM_THREADS_MAX
- *   gs_cluster_publish(c, &r)   all threads of the first block: barrier, at which the other blocks get r->epoch and
- *                               r->m
+ *   gs_cluster_publish(c, &r)   all threads of the first block: barrier, at which the other blocks get r->epoch,
+ *                               r->m and r->skip
  *   gs_cluster_receive(c, &r)   all threads of these: barrier; r has then what has been published
  *   gs_cluster_sync()           barrier of all threads of a cluster
  *   gs_cluster_worst(c, s)      the same, which returns the largest s of all of them; if that is not 0, they leave
@@ -324,6 +324,13 @@ GS_FN bool gs_wait_is_over(const gpusym_work_t *w, gs_wait_t *wait, uint64_t ns)
     const uint64_t now = gs_now_ns();
     wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
     return now - wait->since_ns > ns || gs_aborted(w);
+}
+
+/* For a call of a resident kernel whose peers may not be in it: waits for linger_ns, then retires with what has been
+ * stored so far. */
+GS_FN uint32_t gs_wait_early(const gpusym_work_t *w, gs_wait_t *wait)
+{
+    return gs_wait_is_over(w, wait, w->linger_ns) ? GPUSYM_STATUS_RETIRED : (uint32_t) GPUSYM_STATUS_OK;
 }
 
 /* Offset in a slot of the flag that block `block` of rank `writer` writes. */

@@ -537,14 +537,16 @@ GS_FN void gs_cluster_publish(gs_ctx_t c, const gs_command_t *r)
     if (0 != c.thread && c.thread < c.nblocks) {
         asm volatile(GS_CLUSTER("{.reg .u32 p;"
                                 "mapa.shared::cluster.u32 p, %0, %1;"
-                                "st.shared::cluster.u32 [p + %6], %2;"
-                                "st.shared::cluster.u64 [p + %7], %3;"
-                                "st.shared::cluster.u64 [p + %8], %4;"
-                                "st.shared::cluster.u64 [p + %9], %5;}")
+                                "st.shared::cluster.u32 [p + %7], %2;"
+                                "st.shared::cluster.u64 [p + %8], %3;"
+                                "st.shared::cluster.u64 [p + %9], %4;"
+                                "st.shared::cluster.u64 [p + %10], %5;"
+                                "st.shared::cluster.u32 [p + %11], %6;}")
                      :
                      : "r"(own), "r"(c.thread), "r"(r->epoch), "l"((uint64_t) r->m.in), "l"((uint64_t) r->m.out),
-                       "l"(r->m.bytes), "n"(offsetof(gs_command_t, epoch)), "n"(offsetof(gs_command_t, m.in)),
-                       "n"(offsetof(gs_command_t, m.out)), "n"(offsetof(gs_command_t, m.bytes))
+                       "l"(r->m.bytes), "r"(r->skip), "n"(offsetof(gs_command_t, epoch)),
+                       "n"(offsetof(gs_command_t, m.in)), "n"(offsetof(gs_command_t, m.out)),
+                       "n"(offsetof(gs_command_t, m.bytes)), "n"(offsetof(gs_command_t, skip))
                      : "memory");
     }
     gs_cluster_sync();
@@ -556,6 +558,7 @@ GS_FN void gs_cluster_receive(gs_ctx_t c, gs_command_t *r)
     gs_cluster_sync();
     r->epoch = gs_shared_command.epoch;
     r->m = gs_shared_command.m;
+    r->skip = gs_shared_command.skip;
 }
 
 /*

@@ -55,7 +55,8 @@ GS_FN int gs_command_read(const uint64_t doorbell[2], uint32_t seq, gs_message_t
     if ((a & GPUSYM_COMMAND_NUMBER_AGAIN) != b || a == (seq & GPUSYM_COMMAND_NUMBER)) {
         return 0;
     }
-    *skip = ((uint32_t) doorbell[0] >> 6 & 3u) | ((uint32_t) doorbell[1] >> 4 & 12u);
+    *skip = ((uint32_t) doorbell[0] >> 6 & 3u) | ((uint32_t) doorbell[1] >> 4 & 12u) |
+            ((uint32_t) doorbell[0] >> 1 & GPUSYM_COMMAND_EARLY);
     m->in = (const char *) (uintptr_t) (doorbell[0] >> 16);
     m->out = (char *) (uintptr_t) (doorbell[1] >> 16);
     m->bytes = (doorbell[0] >> 8 & 0xffu) | (doorbell[1] & 0xff00u) | (doorbell[1] << 12 & 0x30000u);
@@ -73,7 +74,7 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
         const int says = gs_command_read(doorbell, r->seq, &r->m, &r->skip);
         if (says > 0 && gs_command_translate(&r->m)) {
             r->seq++;
-            r->epoch += 1 + r->skip;
+            r->epoch += 1 + (r->skip & GPUSYM_COMMAND_SKIP_MAX);
             r->time = (uint32_t) (gs_now_ns() / GPUSYM_TOOK_NS);
             return true;
         }
@@ -83,6 +84,12 @@ GS_FN bool gs_command_wait(const gpusym_work_t *w, gs_command_t *r)
         }
         gs_pause();
     }
+}
+
+/* Whether the call of a launch is done as a commanded one. */
+GS_FN bool gs_is_commanded(const gpusym_work_t *w)
+{
+    return !GS_ON_STREAM(w) && (GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early);
 }
 
 /* Whether the blocks of a resident kernel are a cluster. */

@@ -202,12 +202,6 @@ GS_FN uint32_t gs_agxll_r_command(gs_ctx_t c, gs_ctx_t part, gs_kernel_t kernel,
     return gs_part_worst(c, part, gs_command_rest(kernel, r, packs, first + k * step, step));
 }
 
-/* Whether the call of a launch is done as a commanded one. */
-GS_FN bool gs_is_commanded(const gpusym_work_t *w)
-{
-    return !GS_ON_STREAM(w) && (GPUSYM_EARLY_STAYS == w->early || GPUSYM_EARLY_RETIRES == w->early);
-}
-
 /* A launch that stays: its own call by the threads of part, if that is to be done as a commanded one, else it has been
  * done, with this status of them all; then those that it is commanded. */
 GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_ctx_t part, gs_kernel_t kernel, uint32_t status)

@@ -115,7 +115,7 @@ GS_FN void gs_xll_send(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
 }
 
 GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, const gs_xll_part_t *k,
-                       uint32_t epoch, uint32_t group, uint32_t *status)
+                       uint32_t epoch, uint32_t group, bool early, uint32_t *status)
 {
     GS_NO_UNROLL
     for (uint32_t j = c.thread; j < (w->nranks - 1) * k->len; j += group * c.nthreads) {
@@ -141,7 +141,7 @@ GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
                 }
             }
             if (missing < w->nranks && GPUSYM_STATUS_OK == *status) {
-                *status = gs_wait(w, &wait, missing);
+                *status = early ? gs_wait_early(w, &wait) : gs_wait(w, &wait, missing);
             }
         } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
         GS_UNROLL
@@ -222,7 +222,7 @@ GS_FN void gs_xll_own_store(gs_ctx_t c, const gs_xll_own_t *o)
 /* A call of one epoch, of which no thread has more than a line either way, and a pack of our own segment: as few
  * instructions as can be. Each peer has k->len threads. */
 GS_FN uint32_t gs_xll_once(gs_ctx_t c, const gpusym_work_t *w, const gs_message_t *m, const gs_xll_part_t *k,
-                           uint32_t epoch)
+                           uint32_t epoch, bool early)
 {
     const uint32_t q = c.thread < k->len ? 0 : c.thread / k->len, i = k->from + c.thread - q * k->len;
     const bool there = q + 1 < w->nranks, keeps = c.thread < k->len;
@@ -255,7 +255,7 @@ GS_FN uint32_t gs_xll_once(gs_ctx_t c, const gpusym_work_t *w, const gs_message_
             const gs_line_t low = gs_ll_peek(line, true), high = gs_ll_peek(line + 16, two);
             all = gs_ll_whole(&low, epoch, &v.w[0]);
             all = (gs_ll_whole(&high, epoch, &v.w[1]) || !two) && all;
-            status = all ? (uint32_t) GPUSYM_STATUS_OK : gs_wait(w, &wait, p);
+            status = all ? (uint32_t) GPUSYM_STATUS_OK : early ? gs_wait_early(w, &wait) : gs_wait(w, &wait, p);
         }
         if (GPUSYM_STATUS_OK == status) {
             gs_st_user_word(out, gs_align(out), got, i, v);
@@ -270,7 +270,7 @@ GS_FN uint32_t gs_xll_once(gs_ctx_t c, const gpusym_work_t *w, const gs_message_
  * it; with multicast, where a line is for all, the block's threads meet between epochs instead.
  */
 GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_message_t *m, uint32_t epoch,
-                           uint32_t status)
+                           bool early, uint32_t status)
 {
     const uint64_t packs = gs_lines(w->bytes);
     const uint32_t even = gs_quotient(w->chunk + c.nblocks - 1, c.nblocks), span = GPUSYM_SPAN(even, 1u);
@@ -281,7 +281,7 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
     /* The same in all blocks, which have other parts of our own segment otherwise. */
     if (!mc && packs <= w->chunk && gs_lines(w->send[w->rank].bytes) <= w->chunk && span <= c.nthreads &&
         (w->nranks - 1) * span <= c.nthreads) {
-        return 0 != k.len ? gs_xll_once(c, w, m, &k, epoch) : (uint32_t) GPUSYM_STATUS_OK;
+        return 0 != k.len ? gs_xll_once(c, w, m, &k, epoch, early) : (uint32_t) GPUSYM_STATUS_OK;
     }
     gs_xll_own_load(c, w, m, &own);
     for (; k.base < packs && GPUSYM_STATUS_OK == status; k.base += w->chunk, epoch++) {
@@ -294,9 +294,9 @@ GS_FN uint32_t gs_xll_call(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs
             gs_xll_own_store(c, &own);
         }
         if ((w->nranks - 1) * k.len <= c.nthreads) {
-            gs_xll_take(c, w, mc, m, &k, epoch, 1, &status);
+            gs_xll_take(c, w, mc, m, &k, epoch, 1, early, &status);
         } else {
-            gs_xll_take(c, w, mc, m, &k, epoch, GS_LL_GROUP, &status);
+            gs_xll_take(c, w, mc, m, &k, epoch, GS_LL_GROUP, early, &status);
         }
         if (mc && k.base + w->chunk < packs) {
             status = gs_block_worst(c, status);
@@ -400,15 +400,20 @@ GS_FN uint32_t gs_xll_r_call(gs_ctx_t c, gs_kernel_t kernel, const gs_message_t 
 GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_work_t *const w = kernel.w;
-    gs_command_t r = {w->done_seq, kernel.epoch, {(const char *) w->in, (char *) w->out, w->bytes}, 0, 0};
+    gs_command_t r = {w->done_seq,
+                      kernel.epoch,
+                      {(const char *) w->in, (char *) w->out, w->bytes},
+                      gs_is_commanded(w) ? GPUSYM_COMMAND_EARLY : 0,
+                      0};
     gs_ctx_t part = c;
     uint32_t status;
     if (gs_lingers(w) && !gs_command_first(c, &part)) {
         return;
     }
     do {
+        kernel.early = 0 != (r.skip & GPUSYM_COMMAND_EARLY);
         status = kernel.reduces ? gs_xll_r_call(part, kernel, &r.m, r.epoch)
-                                : gs_xll_call(part, w, false, &r.m, r.epoch, GPUSYM_STATUS_OK);
+                                : gs_xll_call(part, w, false, &r.m, r.epoch, kernel.early, GPUSYM_STATUS_OK);
         if (!gs_lingers(w)) {
             gs_finish_lines(c, kernel, status);
             return;
@@ -423,7 +428,7 @@ GS_FN void gs_xll(gs_ctx_t c, gs_kernel_t kernel, bool mc)
     const gpusym_work_t *const w = kernel.w;
     if (mc) {
         const gs_message_t m = {(const char *) w->in, (char *) w->out, w->bytes};
-        gs_finish(c, w, gs_xll_call(c, w, true, &m, w->epoch, gs_mc_ready(w)));
+        gs_finish(c, w, gs_xll_call(c, w, true, &m, w->epoch, false, gs_mc_ready(w)));
     } else {
         gs_xll_launch(c, kernel);
     }

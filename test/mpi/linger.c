@@ -169,6 +169,7 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < OTHERS; k++) {
         (void) mpit_count(others[k].name, "resident");
         (void) mpit_count(others[k].name, "early");
+        (void) mpit_count(others[k].name, "late");
     }
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t x = ref_mix(l.seed + i * 31 + (uint64_t) l.t.rank);
@@ -190,9 +191,11 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < OTHERS; k++) {
         const unsigned long long n_served = mpit_count(others[k].name, "resident");
         const unsigned long long n_early = mpit_count(others[k].name, "early");
+        const unsigned long long n_late = mpit_count(others[k].name, "late");
         elsewhere += n_served;
         if (0 == l.t.rank) {
-            printf(" %llu and %llu %s%s", n_served, n_early, others[k].name, k + 1 < OTHERS ? "," : "\n");
+            printf(" %llu resident %llu early %llu late %s%s", n_served, n_early, n_late, others[k].name,
+                   k + 1 < OTHERS ? "," : "\n");
         }
     }
     check_result(&l.t, !served || resident > 0);

@@ -337,8 +337,8 @@ static void the_generic_choice_is_the_same(void **state)
         const gs_pack_t a = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gs_pack_t b = {{next_random() & NO_NAN, next_random() & NO_NAN}};
         const gpusym_work_t w = {.op = op, .type = type};
-        const gs_kernel_t one_kernel = {&w, op, type, true, 0, 0, false, {{0, 0}}},
-                          any_kernel = {&w, GS_ANY, GS_ANY, true, 0, 0, false, {{0, 0}}};
+        const gs_kernel_t one_kernel = {&w, op, type, true, 0, 0, false, {{0, 0}}, false},
+                          any_kernel = {&w, GS_ANY, GS_ANY, true, 0, 0, false, {{0, 0}}, false};
         if (!gpusym_op_valid(op, type)) {
             continue;
         }
@@ -362,7 +362,7 @@ static void the_cpu_reduces_to_the_same_bits(void **state)
             continue;
         }
         const gpusym_work_t w = {.op = op, .type = type};
-        const gs_kernel_t kernel = {&w, op, type, true, 0, 0, false, {{0, 0}}};
+        const gs_kernel_t kernel = {&w, op, type, true, 0, 0, false, {{0, 0}}, false};
         const size_t one = gpusym_type_bytes(type);
         const uint64_t bytes = (1 + next_random() % (SPACE / one)) * one;
         const uint32_t n = 1 + (uint32_t) (next_random() % INPUTS);

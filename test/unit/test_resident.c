@@ -273,7 +273,7 @@ static void bell_says(void **state)
         const uint32_t seq = 0 == below(2) ? (uint32_t) next_random() : (below(2) ? UINT32_MAX : 0xffu);
         const uint64_t in = next_random() >> 16, out = next_random() >> 16;
         const uint32_t bytes = 1 + below(GPUSYM_COMMAND_BYTES_MAX), other = below(GPUSYM_COMMAND_NUMBER + 1);
-        const uint32_t skips = below(GPUSYM_COMMAND_SKIP_MAX + 1);
+        const uint32_t skips = below(2 * GPUSYM_COMMAND_SKIP_MAX + 2);
         uint32_t heard = UINT32_MAX;
         gs_message_t m;
         paper_t p;
@@ -309,11 +309,11 @@ static void bell_torn(void **state)
         paper_t p;
         paper_start(&p, seq - 1);
         gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, 1 + below(GPUSYM_COMMAND_BYTES_MAX),
-                            below(GPUSYM_COMMAND_SKIP_MAX + 1));
+                            below(2 * GPUSYM_COMMAND_SKIP_MAX + 2));
         const uint64_t old[2] = {p.line.doorbell[0], p.line.doorbell[1]};
         for (uint32_t k = 0; k < more; k++) {
             gpusym_lane_command(&p.lane, (void *) 4096, (void *) 8192, below(GPUSYM_COMMAND_BYTES_MAX + 1),
-                                below(GPUSYM_COMMAND_SKIP_MAX + 1));
+                                below(2 * GPUSYM_COMMAND_SKIP_MAX + 2));
         }
         const uint64_t torn[2][2] = {{old[0], p.line.doorbell[1]}, {p.line.doorbell[0], old[1]}};
         for (uint32_t at = seq - 2; at != seq + more + 2; at++) {

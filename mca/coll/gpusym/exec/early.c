@@ -31,9 +31,17 @@ bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_
            0 == coll_gpusym_segments_scratch_bytes(task->segments);
 }
 
+bool coll_gpusym_early_begins(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_segments_t *k = task->segments;
+    const unsigned pattern = coll_gpusym_facts[k->args->coll].pattern;
+    return k->exact && NULL == task->sizes &&
+           (!k->in_place || COLL_GPUSYM_P_ALLREDUCE == pattern || COLL_GPUSYM_P_ALLGATHER == pattern);
+}
+
 bool coll_gpusym_early_prefers(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns)
 {
-    return COLL_GPUSYM_ALLREDUCE != coll_gpusym_task_coll(task) && task->read.max_bytes >= GPUSYM_EARLY_MIN &&
+    return !coll_gpusym_early_begins(task) && task->read.max_bytes >= GPUSYM_EARLY_MIN &&
            coll_gpusym_early_may(e, task, linger_ns);
 }
 

@@ -43,6 +43,9 @@ void coll_gpusym_early_told(coll_gpusym_early_t *e, const coll_gpusym_task_t *ta
 /* Whether a call that this rank has just posted may be launched now, if it is like another one. linger_ns: how long a
  * kernel may wait for nothing. */
 bool coll_gpusym_early_may(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns);
+/* Whether a resident kernel may get a call when this rank has posted it, and do it again from the beginning: what it
+ * stores before all ranks are in the call is in no input. */
+bool coll_gpusym_early_begins(const coll_gpusym_task_t *task);
 /* Whether such a call is to be launched early and not by a resident kernel. */
 bool coll_gpusym_early_prefers(const coll_gpusym_early_t *e, const coll_gpusym_task_t *task, uint64_t linger_ns);
 /* Launches it, if it is like the last one. The call then goes on as if it were not, and l->resident.how is ENTERS. */

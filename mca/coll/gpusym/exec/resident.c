@@ -158,8 +158,9 @@ static void note_call(coll_gpusym_residents_t *all, const coll_gpusym_resident_t
     }
 }
 
+/* early: its peers may not be in the call. */
 static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l,
-                         uint64_t bytes)
+                         uint64_t bytes, bool early)
 {
     coll_gpusym_resident_t *s = find_place(all, task);
     const uint32_t epoch = (uint32_t) coll_gpusym_team_epoch(coll_gpusym_task_team(task)), skip = epoch - s->epoch - 1;
@@ -174,7 +175,8 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
     s->hash = task->hash;
     tell_busy(s, line_of(task));
     note_call(all, s);
-    gpusym_lane_command(l->lane, task->segments->in, task->segments->out, bytes, skip);
+    gpusym_lane_command(l->lane, task->segments->in, task->segments->out, bytes,
+                        skip | (early ? GPUSYM_COMMAND_EARLY : 0));
 }
 
 /* Whether a kernel does what a call wants done with its elements, and waits as long for peers: those of a nonblocking
@@ -196,15 +198,32 @@ static bool has_segments(const coll_gpusym_task_t *task, const coll_gpusym_resid
             0 == memcmp(w->recv, mine->recv, mine->nranks * sizeof *w->recv));
 }
 
-/* Whether a call, which has been posted, is like the last one of a kernel that is here. With the same hash and bytes
- * the plan would be the same; kind, here, and segments are compared themselves, so that what the kernel does is right
- * whatever the hash. */
-static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, uint64_t bytes)
+/* Whether a call, which has been posted, is like the last one of a kernel. With the same hash and bytes the plan would
+ * be the same; kind and segments are compared themselves, so that what the kernel does is right whatever the hash. */
+static bool is_like(const coll_gpusym_task_t *task, const coll_gpusym_resident_t *s, uint64_t bytes)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    gpusym_work_t w; /* only in part */
+    if (task->hash != s->hash || bytes != s->bytes || is_packed(task) || !is_kind(task, s) ||
+        !addresses_fit(task->segments)) {
+        return false;
+    }
+    if (!is_allreduce(task)) {
+        w.rank = t->host.rank;
+        w.nranks = t->host.nranks;
+        memset(w.send, 0, t->host.nranks * sizeof *w.send);
+        memset(w.recv, 0, t->host.nranks * sizeof *w.recv);
+        coll_gpusym_segments_work(task->segments, bytes, NULL, &w);
+    }
+    return has_segments(task, s, &w);
+}
+
+/* The same of a kernel that is here. */
+static bool is_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, uint64_t bytes)
+{
     const coll_gpusym_resident_t *s = find_place(all, task);
-    return NULL != s->lane && task->hash == s->hash && bytes == s->bytes && !is_packed(task) && is_kind(task, s) &&
-           epoch_near(t, s) && addresses_fit(task->segments) && 0 != coll_gpusym_resident_linger_ns() && is_here(s);
+    return NULL != s->lane && is_like(task, s, bytes) && epoch_near(coll_gpusym_task_team(task), s) &&
+           0 != coll_gpusym_resident_linger_ns() && is_here(s);
 }
 
 /* Whether this rank only sends: nothing is written to its receive buffer, so its kernel waits for no other. */
@@ -217,23 +236,11 @@ static bool only_sends(const coll_gpusym_task_t *task)
 
 static bool command_same(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
 {
-    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    gpusym_work_t w; /* only in part */
     if (NULL != task->sizes || !is_same(all, task, task->read.max_bytes) ||
         coll_gpusym_early_prefers(&all->early, task, coll_gpusym_resident_linger_ns())) {
         return false;
     }
-    if (!is_allreduce(task)) {
-        w.rank = t->host.rank;
-        w.nranks = t->host.nranks;
-        memset(w.send, 0, t->host.nranks * sizeof *w.send);
-        memset(w.recv, 0, t->host.nranks * sizeof *w.recv);
-        coll_gpusym_segments_work(task->segments, task->read.max_bytes, NULL, &w);
-        if (!has_segments(task, find_place(all, task), &w)) {
-            return false;
-        }
-    }
-    send_command(all, task, l, task->read.max_bytes);
+    send_command(all, task, l, task->read.max_bytes, false);
     return true;
 }
 
@@ -262,7 +269,7 @@ void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const col
  */
 static bool may_begin(const coll_gpusym_resident_t *s, const coll_gpusym_task_t *task)
 {
-    return is_allreduce(task) && s->alone &&
+    return coll_gpusym_early_begins(task) && s->alone &&
            0 != (coll_gpusym_team_epoch(coll_gpusym_task_team(task)) - s->epoch) % 2 && 0 == task->zero_copy.in_key &&
            0 == task->zero_copy.out_key && task->alone;
 }
@@ -291,19 +298,19 @@ static bool may_remain(coll_gpusym_resident_t *s)
  * waits. */
 static bool may_launch(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task)
 {
-    coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    coll_gpusym_resident_t *s = find_place(all, task);
     if (NULL != s->lane && !is_here(s)) {
         dismiss_kernel(s, false);
     }
-    return NULL == s->lane && task->hash == s->hash && task->segments->bytes == s->bytes && is_kind(task, s) &&
-           addresses_fit(task->segments) && coll_gpusym_team_epoch(coll_gpusym_task_team(task)) < GPUSYM_EPOCH_MAX &&
+    return NULL == s->lane && is_like(task, s, task->segments->bytes) &&
+           coll_gpusym_team_epoch(coll_gpusym_task_team(task)) < GPUSYM_EPOCH_MAX &&
            coll_gpusym_early_may(&all->early, task, coll_gpusym_resident_linger_ns());
 }
 
 static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
 {
     coll_gpusym_team_t *t = coll_gpusym_task_team(task);
-    coll_gpusym_resident_t *s = &all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE];
+    coll_gpusym_resident_t *s = find_place(all, task);
     if (GPUSYM_SUCCESS != gpusym_lane_get(gpusym_current.dev, t->host.gpu, &l->lane)) {
         l->lane = NULL;
         return;
@@ -330,9 +337,9 @@ static void launch_early(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
 void coll_gpusym_resident_begin(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task, coll_gpusym_launch_t *l)
 {
     gpusym_lock(&keeper_lock);
-    if (may_begin(&all->kernel[COLL_GPUSYM_RESIDENT_ALLREDUCE], task)) {
+    if (may_begin(find_place(all, task), task)) {
         if (is_same(all, task, task->segments->bytes)) {
-            send_command(all, task, l, task->segments->bytes);
+            send_command(all, task, l, task->segments->bytes, true);
         } else if (may_launch(all, task)) {
             launch_early(all, task, l);
         }
@@ -353,7 +360,7 @@ static bool command(coll_gpusym_residents_t *all, const coll_gpusym_task_t *task
         dismiss_kernel(s, !fits);
         return false;
     }
-    send_command(all, task, l, p->work.bytes);
+    send_command(all, task, l, p->work.bytes, false);
     return true;
 }
 

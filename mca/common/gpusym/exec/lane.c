@@ -149,7 +149,7 @@ static void write_doorbell(gpusym_lane_t *lane, const void *in, void *out, uint6
                      __ATOMIC_RELEASE);
     __atomic_store_n(&lane->host->doorbell[0],
                      (uint64_t) (uintptr_t) in << 16 | (bytes & 0xffu) << 8 | (uint64_t) (skip & 3) << 6 |
-                         (lane->seq & GPUSYM_COMMAND_NUMBER),
+                         (uint64_t) (skip & GPUSYM_COMMAND_EARLY) << 1 | (lane->seq & GPUSYM_COMMAND_NUMBER),
                      __ATOMIC_RELEASE);
 }
 

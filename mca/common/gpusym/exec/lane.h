@@ -64,7 +64,7 @@ int gpusym_lane_launch_graph(gpusym_lane_t *lane, unsigned kernel, gpusym_work_t
 
 /* Commands a resident kernel (kernels/work.h) to do the next operation, without a launch. The addresses have 48 bits,
  * bytes are 1 to GPUSYM_COMMAND_BYTES_MAX; skip, up to GPUSYM_COMMAND_SKIP_MAX: epochs between its last operation's and
- * this one's. */
+ * this one's, with or without GPUSYM_COMMAND_EARLY. */
 void gpusym_lane_command(gpusym_lane_t *lane, const void *in, void *out, uint64_t bytes, uint32_t skip);
 /* Before the command of a copy: the number of its signal. */
 static inline void gpusym_lane_signal(gpusym_lane_t *lane, uint32_t signal)
