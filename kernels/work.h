@@ -67,8 +67,8 @@ typedef struct gpusym_seg {
  *   [1]  output << 16 | bits 8 to 15 of bytes << 8 | bits 2 and 3 of skip << 6 | bits 16 and 17 of bytes << 4 | low 4
  *        bits of the call's done_seq
  * skip: epochs between the last call's and this one's.  early: this rank's peers may not be in the call, so the kernel
- * waits for them for gpusym_work_t.linger_ns, and then retires.  bytes 0: retire.  Addresses have 48 bits, and messages up to
- * 256 KiB - 1.
+ * waits for them for gpusym_work_t.linger_ns, and then retires.  bytes 0: retire.  Addresses have 48 bits, and messages
+ * up to 256 KiB - 1.
  */
 #define GPUSYM_COMMAND_BYTES_MAX 0x3ffffu
 #define GPUSYM_COMMAND_ADDRESS_BITS 48

@@ -17,10 +17,8 @@
 static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
 /* The same of a cluster: not measured on more than two ranks. On 2 x H200 24, 32, 64 and 128 KiB take 7.5, 7.8, 7.8 and
  * 9.8 us, by one block 8.3 and 9.4, by a launch 11.5 and 12.6; 16 KiB as long by one block as by a cluster. Blocks
- * of an all-gather of 12, 16 and 48 KiB 7.7, 7.8 and 7.8, by one block 9.3 and 10.1, by a launch 11.8.
- * Blocks of 64 KiB took 7.8, by a launch 11.9; but in a build that sent commands before all ranks had posted the call,
- * a kernel that waited for the lines of a rank that was 20 us late saw them 100 us later, and so did those of the next
- * hundreds of calls. Blocks of 56 and of 80 KiB did not. Why is not known: such calls are launched. */
+ * of an all-gather of 12, 16, 48 and 64 KiB 7.7, 7.8, 7.8 and 7.8, by one block 9.3 and 10.1, by a launch 11.8 and
+ * 11.9. */
 static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
 /* Up to here one block is to do it, where there are clusters: an all-reduce, two packs a thread; others, one. */
 #define ALONE_MAX (2 * RESIDENT_THREADS * GPUSYM_PACK)
@@ -44,22 +42,11 @@ uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks)
     return nranks <= 8 ? most : most / nranks * 8;
 }
 
-/* Whether an exchange gives each block of a cluster lines, and each thread one at most. */
-static bool fills_cluster(uint32_t nranks, uint64_t bytes)
-{
-    const uint64_t lines = (bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * (nranks - 1);
-    return lines > (GPUSYM_CLUSTER_BLOCKS - 1) * RESIDENT_THREADS && lines <= GPUSYM_CLUSTER_BLOCKS * RESIDENT_THREADS;
-}
-
 uint32_t gpusym_tuning_resident_blocks(unsigned coll, uint32_t nranks, uint64_t bytes, bool clusters)
 {
-    const bool allreduce = GPUSYM_COLL_ALLREDUCE == coll;
-    const uint64_t alone = allreduce ? ALONE_MAX : ALONE_OTHERS_MAX;
+    const uint64_t alone = GPUSYM_COLL_ALLREDUCE == coll ? ALONE_MAX : ALONE_OTHERS_MAX;
     const uint64_t most = gpusym_tuning_resident_max(nranks, 1);
-    if (!clusters || bytes <= (alone < most ? alone : most)) {
-        return 1;
-    }
-    return allreduce || !fills_cluster(nranks, bytes) ? GPUSYM_CLUSTER_BLOCKS : 0;
+    return clusters && bytes > (alone < most ? alone : most) ? GPUSYM_CLUSTER_BLOCKS : 1;
 }
 
 uint32_t gpusym_tuning_resident_threads(void)

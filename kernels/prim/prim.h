@@ -28,6 +28,7 @@
  *   gs_block_sync(c)            barrier of the block's threads
  *   gs_block_worst(c, s)        barrier that returns the largest s of all threads
  *   gs_now_ns(), gs_aborted(w)  clock; the abort word
+ *   gs_takes_turn(k)            whether it is the turn of the caller's warp, of all of the launch, for k = 1, 2, ...
  *   gs_pause()                  one poll of a wait loop
  *   GS_ON_STREAM(w)             whether this is a launch on a stream of the program (stream.h): on a GPU a constant
  *   gs_stream_order()           what the stream did before this launch has been done, and can be read
@@ -228,7 +229,8 @@ typedef struct {
 /* clang-format off */
 #define GS_WAIT_INIT {0, 0}
 /* clang-format on */
-/* The abort word lies across PCIe (about 1 us): check it and the clock once in so many polls. */
+/* Polls between two looks at the clock; and in long waits. */
+#define GS_SHORT_POLLS 64u
 #define GS_WAIT_POLLS 1024u
 
 /* The head of our slot; and its count, in one load: it stays as it is while a launch runs. */
@@ -284,15 +286,28 @@ GS_OUTLINE uint32_t gs_wait_on_stream(const gpusym_work_t *w, uint32_t peer)
                                                         : GPUSYM_STATUS_MISMATCH | peer << 8;
 }
 
+/* Whether the call has been aborted, as far as a wait knows at its so-many-th poll.  The abort word lies in host
+ * memory, and a GPU reads a word there once a microsecond, however many warps ask.  Where all of a cluster of eight
+ * blocks asked at their 64th poll, they saw the lines of a rank that was 30 us late 40 us later in one kernel alone
+ * (H200), 100 to 140 us later in a collective, whose ranks were then late in turns for hundreds of calls; where 64
+ * blocks of a launch asked at their 1024th, 60 to 100 us later.  So the warps of a launch take turns. */
+GS_FN bool gs_wait_aborted(const gpusym_work_t *w, uint32_t polls)
+{
+    return gs_takes_turn(polls / GS_SHORT_POLLS) && gs_aborted(w);
+}
+
 /* One poll of a wait for `peer`. GPUSYM_STATUS_OK: go on waiting; else the status to end with. */
 GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
 {
     gs_pause();
-    if (0 != ++wait->polls % GS_WAIT_POLLS) {
+    if (0 != ++wait->polls % GS_SHORT_POLLS) {
         return GPUSYM_STATUS_OK;
     }
-    if (gs_aborted(w)) {
+    if (gs_wait_aborted(w, wait->polls)) {
         return GPUSYM_STATUS_ABORTED;
+    }
+    if (0 != wait->polls % GS_WAIT_POLLS) {
+        return GPUSYM_STATUS_OK;
     }
     const uint64_t now = gs_now_ns();
     if (GS_ON_STREAM(w)) {
@@ -311,9 +326,6 @@ GS_FN uint32_t gs_wait(const gpusym_work_t *w, gs_wait_t *wait, uint32_t peer)
     return GPUSYM_STATUS_OK;
 }
 
-/* The same where the wait is short, or is for a peer that may not come. */
-#define GS_SHORT_POLLS 64u
-
 /* One poll of a wait of at most ns for a peer that may be late: whether it is over, or the call has been aborted. */
 GS_FN bool gs_wait_is_over(const gpusym_work_t *w, gs_wait_t *wait, uint64_t ns)
 {
@@ -323,7 +335,7 @@ GS_FN bool gs_wait_is_over(const gpusym_work_t *w, gs_wait_t *wait, uint64_t ns)
     }
     const uint64_t now = gs_now_ns();
     wait->since_ns = 0 == wait->since_ns ? now : wait->since_ns;
-    return now - wait->since_ns > ns || gs_aborted(w);
+    return now - wait->since_ns > ns || gs_wait_aborted(w, wait->polls);
 }
 
 /* For a call of a resident kernel whose peers may not be in it: waits for linger_ns, then retires with what has been

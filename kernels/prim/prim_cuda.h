@@ -267,6 +267,12 @@ GS_FN bool gs_aborted(const gpusym_work_t *w)
     return 0 != v;
 }
 
+GS_FN bool gs_takes_turn(uint32_t k)
+{
+    const uint32_t warps = (blockDim.x + GS_WARP - 1) / GS_WARP;
+    return k % (gridDim.x * warps) == blockIdx.x * warps + threadIdx.x / GS_WARP;
+}
+
 GS_FN void gs_pause(void)
 {
 }

@@ -1,27 +1,30 @@
 /*
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Resident kernels: the one block of a small call waits, after that call, for the host's command of the next one of the
- * same kind, which then costs no launch.  The kernel retires when linger_ns have passed without a command, or when the
- * host commands it to; its completion word then holds its last call's number, and GPUSYM_STATUS_RETIRED.  Each call
- * takes one epoch. work.h has the layout of a command, mca/common/gpusym/exec/lane.h the host's half.
+ * Resident kernels: the one block of a small call, or the blocks of a cluster, wait, after that call, for the host's
+ * command of the next one of the same kind, which then costs no launch.  The kernel retires when linger_ns have passed
+ * without a command, or when the host commands it to; its completion word then holds its last call's number, and
+ * GPUSYM_STATUS_RETIRED.  Each call takes one epoch. work.h has the layout of a command, mca/common/gpusym/exec/lane.h
+ * the host's half.
  *
  * Why no command is lost or executed twice.  The calls of a lane are numbered, and the host sends the command of call k
  * + 1 after call k is done.  Thread 0 alone polls the doorbell and writes the completion word.  Either it reads the
  * command, and the word becomes k + 1; or it has decided to retire before, or takes k + 1 back, does not read the
  * doorbell again, and the word becomes "k, retired": the host then launches k + 1.  The word becomes one of these and
- * never the other.  Each half of the doorbell carries the number of its call (6 bits), so a half that arrives first has
- * no effect.  A kernel that reads a number other than its own and the next one retires: its lane has been given to
- * another call, whose kernel is queued behind it, so there are never 64 calls between.
+ * never the other.  Each half of the doorbell carries the number of its call (5 bits, and 4), so a half that arrives
+ * first has no effect.  A kernel that reads a number other than its own and the next one retires: its lane has been
+ * given to another call, whose kernel is queued behind it, so there are never 16 calls between.
  *
- * Why a command may come before the peers have posted the call (all-reduce).  The kernel stores nothing before each of
- * its threads has lines of all peers; if they do not come in time, it retires with nothing done.  What it has sent is
- * harmless: an epoch belongs to one call alone (it is the number of the call agreement, plus the epochs that calls of
- * several epochs have taken), so a line of an epoch is the same whichever kernel sends it and however often.  Lines of
- * one parity are not overwritten early: a rank sends such a command only if the other parity is that of the kernel's
- * last call, which peers may still be in, and no other kernel of the communicator had a call since.  Other collectives
- * send commands after all ranks have posted the call: a rank that only sends cannot detect whether its peers are in the
- * call.
+ * Why a command may come before the peers have posted the call.  The kernel of an all-reduce, which may be in place,
+ * stores nothing before each of its threads has lines of all peers.  That of an exchange stores what comes, where no
+ * input is: the call can be done again, by another kernel or on the host.  If lines do not come in time, the kernel
+ * retires, and nothing of the call counts as done.  What it has sent is harmless: an epoch belongs to one call alone
+ * (it is the number of the call agreement, plus the epochs that calls of several epochs have taken), so a line of an
+ * epoch is the same whichever kernel sends it and however often.  A rank that only sends cannot detect whether its
+ * peers are in the call, and has stored nothing.  Lines of one parity are not overwritten early: a rank sends such a
+ * command only if the other parity is that of the kernel's last call, which peers may still be in, and no other kernel
+ * of the communicator had a call since.  Peers have ended those before, since all have posted the last one: the host
+ * does not end a call before.
  *
  * Ranks need not agree: to a peer it makes no difference whether a rank's lines come from a resident kernel.
  *
@@ -30,7 +33,8 @@
  *   the rest of its warp  for thread 0: gs_command_next(). This warp does a message of at most a pack per thread alone
  *   the other warps       for the first one, which comes to their barrier with a longer message, or to retire:
  *                         gs_command_next()
- *   threads in a call     for the peers' lines: gs_agxll_r_command()
+ *   the other blocks      for the first one, which comes to the cluster's barrier likewise: gs_command_help()
+ *   threads in a call     for the peers' lines: gs_agxll_r_command(), gs_xll_call()
  *   the host              for the completion word, which thread 0 writes: gs_command_end()
  *
  * One thread polls: all-reduce at 8 bytes, 4, 8 and 16 KiB on 2 x H200, in us, with

@@ -15,10 +15,11 @@
  * calls go without for a while. If these have such pauses too, it is not the kernel that makes them, and it may go on.
  * It must be worth it as well where it retires to make place. All that unless the user has set how long kernels remain.
  *
- * An all-reduce that is like the last one is commanded as soon as this rank has posted it: the GPU begins while the
- * host still reads what the peers have posted. If they are not in the same call, the kernel finds out by itself: lines
- * of the call's epoch do not come from all of them. It then retires, with nothing done, after a while or because it is
- * told to (gs_agxll_r_command), and the call goes on as all have agreed.
+ * A call that is like the last one is commanded as soon as this rank has posted it, if it can be done again
+ * (coll_gpusym_early_begins): the GPU begins while the host still reads what the peers have posted. If they are not in
+ * the same call, the kernel finds out by itself: lines of the call's epoch do not come from all of them. It then
+ * retires, after a while or because it is told to, and the call goes on as all have agreed. A kernel that waits for no
+ * peer may have done its part then: it has stored nothing that is not stored again.
  */
 #include "mca/coll/gpusym/exec/resident.h"
 
@@ -179,8 +180,9 @@ static void send_command(coll_gpusym_residents_t *all, const coll_gpusym_task_t 
                         skip | (early ? GPUSYM_COMMAND_EARLY : 0));
 }
 
-/* Whether a kernel does what a call wants done with its elements, and waits as long for peers: those of a nonblocking
- * call may compute before they come back. A commanded all-reduce has another limit (symm/symm_ll.h). */
+/* Whether a kernel does what a call wants done with its elements, and waits as long for peers where it is not sent the
+ * command early: those of a nonblocking call may compute before they come back. A commanded all-reduce has another
+ * limit (symm/symm_ll.h). */
 static bool is_kind(const coll_gpusym_task_t *task, const coll_gpusym_resident_t *s)
 {
     const coll_gpusym_segments_t *k = task->segments;
@@ -263,9 +265,9 @@ void coll_gpusym_resident_command_sender(coll_gpusym_residents_t *all, const col
 
 /*
  * LL lines of one parity must not be overwritten before all have read them. A peer may still be in the last call that
- * this kernel served: only the other parity's lines are free, since all had ended the calls before when they sent their
- * lines of that one. If it was another kernel's call, any of its lines may still be read. And what is offered to peers
- * may need a vote first.
+ * this kernel served: only the other parity's lines are free, since all had ended the calls before when they posted
+ * that one. If it was another kernel's call, any of its lines may still be read. And what is offered to peers may need
+ * a vote first.
  */
 static bool may_begin(const coll_gpusym_resident_t *s, const coll_gpusym_task_t *task)
 {
