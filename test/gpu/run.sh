@@ -14,7 +14,8 @@
 #   full       the test programs at their own length, on RANKS
 #   bench      the table of the collectives of --coll (default those that NCCL has, as MPI calls them) beside NCCL and
 #              staging, on each of RANKS beyond 1; about a minute each
-#   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; half a minute
+#   overlap    an all-reduce beside a kernel that computes; nonblocking and persistent beside blocking; calls of which one
+#              rank is late; a minute
 #   cg         examples/cg, examples/jacobi and examples/heat_rma, by gpusym and NCCL, on streams and in graphs, of three sizes
 #              each; two minutes
 #   halo       a halo exchange in three dimensions in several forms and by NCCL, checked, of faces from 4 KiB to 4 MiB
@@ -411,6 +412,7 @@ overlap_stage() {
     measure "trace_cost, $most ranks" 60 "$most" --mca coll_gpusym_trace "$out/trace-%r" "$kit/bin/trace_cost" \
         --device "$device" --csv "trace-cost-$most-ranks.csv"
     rm -f "$out"/trace-[0-9]*
+    measure "late, $most ranks" 60 "$most" "$kit/bin/late" --device "$device" --csv "late-$most-ranks.csv"
     [ "$device" = sim ] || max=(--max 16m)
     measure "persistent, $most ranks" 60 "$most" "$kit/bin/gpusym_bench" --device "$device" --mode all --no-nccl --no-staged \
         --no-in-place --step 8 "${max[@]}" --csv "persistent-$most-ranks.csv"
