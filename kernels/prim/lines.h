@@ -117,7 +117,7 @@ GS_FN gs_pack_t gs_ll_reduce(gs_kernel_t kernel, uint32_t src_first, uint32_t sr
             gs_ll_group_peek(w, GS_LL_GROUP, p0, src_end, epoch, i, two, raw);
             missing = gs_ll_group_take(w, GS_LL_GROUP, p0, src_end, epoch, two, raw, own, v);
             if (missing < w->nranks && GPUSYM_STATUS_OK == *status) {
-                *status = kernel.early ? gs_wait_early(w, &wait) : gs_wait(w, &wait, missing);
+                *status = gs_wait_line(w, kernel.early, &wait, missing);
             }
         } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
         gs_ll_group_reduce(kernel, GS_LL_GROUP, p0, src_first, src_end, v, &acc);

@@ -318,7 +318,7 @@ typedef struct {
     uint32_t entries;  /* 0, or 1 plus the set of the entries that a call on a stream awaits as it ends */
     bool loaded;       /* `ahead` is what this thread sends first: loaded by gs_stream_begin() */
     gs_pack_t ahead;
-    bool early; /* it waits for lines as gs_wait_early() does */
+    bool early; /* as gs_wait_line() takes it */
 } gs_kernel_t;
 
 GS_FN void gs_acc_op(gs_kernel_t kernel, gs_acc_t *acc, gs_pack_t v)

@@ -141,7 +141,7 @@ GS_FN void gs_xll_take(gs_ctx_t c, const gpusym_work_t *w, bool mc, const gs_mes
                 }
             }
             if (missing < w->nranks && GPUSYM_STATUS_OK == *status) {
-                *status = early ? gs_wait_early(w, &wait) : gs_wait(w, &wait, missing);
+                *status = gs_wait_line(w, early, &wait, missing);
             }
         } while (missing < w->nranks && GPUSYM_STATUS_OK == *status);
         GS_UNROLL
@@ -255,7 +255,7 @@ GS_FN uint32_t gs_xll_once(gs_ctx_t c, const gpusym_work_t *w, const gs_message_
             const gs_line_t low = gs_ll_peek(line, true), high = gs_ll_peek(line + 16, two);
             all = gs_ll_whole(&low, epoch, &v.w[0]);
             all = (gs_ll_whole(&high, epoch, &v.w[1]) || !two) && all;
-            status = all ? (uint32_t) GPUSYM_STATUS_OK : early ? gs_wait_early(w, &wait) : gs_wait(w, &wait, p);
+            status = all ? (uint32_t) GPUSYM_STATUS_OK : gs_wait_line(w, early, &wait, p);
         }
         if (GPUSYM_STATUS_OK == status) {
             gs_st_user_word(out, gs_align(out), got, i, v);
