@@ -285,7 +285,7 @@ typedef struct gpusym_lead {
     uint64_t packs;           /* of all jobs */
     uint32_t njobs;
     uint16_t nranks;
-    uint16_t warps; /* a warp takes pieces by itself: they are short */
+    uint16_t group; /* threads that take pieces by themselves, which are short: 1, 2, 4 ... 32; 0: all of a block */
 } gpusym_lead_t;
 
 /*

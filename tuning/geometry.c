@@ -53,6 +53,10 @@
 /* A leader's launch (kernels/symm/lead.h), as it was measured on a shared H200: packs that a block is worth, 4 MiB by
  * two ranks 15.3 us. */
 #define LEAD_PACKS_PER_BLOCK 512u
+/* Threads that take a piece at most, while it has fewer packs than a block is worth it for. All threads of a block with
+ * one piece after the other: an all-to-all of 128 bytes among 8 ranks 70 us, of 2 KiB 15. */
+#define LEAD_GROUP_MAX 32u
+#define LEAD_PIECE_ALONE 256u
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 
@@ -151,6 +155,24 @@ void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const
     choice->blocks = 0 != forced->blocks ? forced->blocks : min_u32(packs / LEAD_PACKS_PER_BLOCK, most);
     choice->blocks = at_least_1(min_u32(choice->blocks, most));
     choice->threads = min_u32((0 != forced->threads ? forced->threads : packs) + 31, GPUSYM_THREADS_MAX) / 32 * 32;
+}
+
+uint32_t gpusym_tuning_lead_group(uint64_t packs, uint64_t piece_bytes, const gpusym_tuning_forced_t *forced,
+                                  gpusym_tuning_choice_t *choice)
+{
+    const uint64_t piece = (piece_bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
+    uint32_t group = 1;
+    if (piece >= packs || piece >= LEAD_PIECE_ALONE) {
+        return 0;
+    }
+    while (group < piece && group < LEAD_GROUP_MAX) {
+        group *= 2;
+    }
+    if (0 == forced->threads) {
+        const uint32_t threads = min_u32((packs + piece - 1) / piece * group + 31, GPUSYM_THREADS_MAX) / 32 * 32;
+        choice->threads = threads > choice->threads ? threads : choice->threads;
+    }
+    return group;
 }
 
 void gpusym_tuning_geometry(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,

@@ -61,6 +61,11 @@ void gpusym_tuning_geometry(const gpusym_tuning_call_t *call, const gpusym_tunin
 void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const gpusym_tuning_forced_t *forced,
                         gpusym_tuning_choice_t *choice);
 
+/* How many of the threads take pieces by themselves, where these have so many bytes: gpusym_lead_t.group. There may be
+ * more threads then. */
+uint32_t gpusym_tuning_lead_group(uint64_t packs, uint64_t piece_bytes, const gpusym_tuning_forced_t *forced,
+                                  gpusym_tuning_choice_t *choice);
+
 /* Most blocks that any call asks for on GPUs of that many multiprocessors: a slot is divided for it. */
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);
 

@@ -6,7 +6,8 @@
  * when the leader launches, and nobody looks at the outputs before it says that they are there.
  *
  * A launch is a list of jobs (kernels/work.h), each of pieces of as many packs.  All packs of the launch stand in a
- * row, which is cut evenly: a block's share, or a warp's, may end in the midst of a piece and begin in another job.
+ * row, which is cut evenly: a block's share, or that of a group of threads, may end in the midst of a piece and begin
+ * in another job.
  */
 #ifndef GPUSYM_KERNELS_SYMM_LEAD_H
 #define GPUSYM_KERNELS_SYMM_LEAD_H
@@ -306,7 +307,8 @@ GS_FN void gs_lead(gs_ctx_t c, gs_kernel_t kernel)
 {
     const gpusym_lead_t *const lead = &kernel.w->lead;
     const gpusym_job_t *const jobs = NULL != lead->jobs ? lead->jobs : kernel.w->job;
-    const uint32_t size = lead->warps && c.nthreads > 32 ? 32 : c.nthreads, parts = c.nthreads / size;
+    const uint32_t size = 0 != lead->group && c.nthreads > lead->group ? lead->group : c.nthreads;
+    const uint32_t parts = c.nthreads / size;
     const gs_ctx_t mine = {c.thread % size, size, c.block, c.nblocks};
     const uint64_t even = (lead->packs + c.nblocks * parts - 1) / (c.nblocks * parts), span = GPUSYM_SPAN(even, 1u);
     uint64_t at = (c.block * parts + c.thread / size) * span;

@@ -128,8 +128,10 @@ static void run_jobs(unsigned family, const gpusym_job_t *job, uint32_t n, bool 
     w.type = GPUSYM_T_U32;
     w.nblocks = 1 + below(5);
     w.nthreads = 32;
-    w.lead = (gpusym_lead_t){
-        .packs = gpusym_jobs_plan(jobs, n), .njobs = n, .nranks = (uint16_t) ranks.n, .warps = (uint16_t) below(2)};
+    w.lead = (gpusym_lead_t){.packs = gpusym_jobs_plan(jobs, n),
+                             .njobs = n,
+                             .nranks = (uint16_t) ranks.n,
+                             .group = (uint16_t) (1u << below(7) >> 1)};
     for (uint32_t r = 0; r < ranks.n; r++) {
         w.peer_in[r] = at[r] = in_of(r);
         w.peer_out[r] = at[ranks.n + r] = ranks.out[r] + ranks.out_skew[r];

@@ -752,6 +752,26 @@ static void trees_are_quick(void **state)
     assert_int_equal(gpusym_tuning_tree_depth(1, 2), 0);
 }
 
+/* A group is as in kernels/work.h; where that takes no more threads than a block has, each piece has one of its own. */
+static void leaders_deal_out_pieces(void **state)
+{
+    static const gpusym_tuning_forced_t none = {.algorithm = -1};
+    (void) state;
+    for (unsigned i = 0; i < 20000; i++) {
+        const uint64_t bytes = 1 + next_random() % 10000, piece = (bytes + GPUSYM_PACK - 1) / GPUSYM_PACK;
+        const uint64_t packs = piece * (1 + next_random() % 300);
+        gpusym_tuning_choice_t choice;
+        gpusym_tuning_lead(packs, 132, false, &none, &choice);
+        const uint32_t group = gpusym_tuning_lead_group(packs, bytes, &none, &choice);
+        assert_true(0 != choice.threads && choice.threads <= GPUSYM_THREADS_MAX && 0 == choice.threads % 32);
+        assert_true(group <= 32 && 0 == (group & (group - 1)));
+        assert_true(packs > piece || 0 == group);
+        if (packs > piece && packs <= 64 * piece && piece <= 8) {
+            assert_true(0 != group && choice.blocks * choice.threads / group >= packs / piece);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -770,6 +790,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(resident_kernels_have_blocks),
         cmocka_unit_test(resident_kernels_are_worth_it),
         cmocka_unit_test(trees_are_quick),
+        cmocka_unit_test(leaders_deal_out_pieces),
         cmocka_unit_test(copies_can_be_launched),
         cmocka_unit_test(packing_can_be_launched),
     };

@@ -341,7 +341,7 @@ static bool place_jobs(const maker_t *m, const coll_gpusym_led_buffers_t *all, c
     return true;
 }
 
-/* Blocks, threads, and whether warps go by themselves. */
+/* Blocks, threads, and how many of these go by themselves. */
 static void set_geometry(const maker_t *m, gpusym_work_t *w)
 {
     const coll_gpusym_params_t *c = &coll_gpusym_params;
@@ -349,10 +349,10 @@ static void set_geometry(const maker_t *m, gpusym_work_t *w)
         .algorithm = -1, .blocks = (uint32_t) c->blocks, .threads = (uint32_t) c->threads};
     gpusym_tuning_choice_t choice;
     gpusym_tuning_lead(w->lead.packs, m->team->host.sm_count, gpusym_current.dev->simulated, &forced, &choice);
+    w->lead.group =
+        (uint16_t) gpusym_tuning_lead_group(w->lead.packs, 0 != m->njobs ? m->job[0].bytes : 0, &forced, &choice);
     w->nblocks = choice.blocks;
     w->nthreads = choice.threads;
-    w->lead.warps =
-        0 != m->njobs && m->job[0].bytes / GPUSYM_PACK < choice.threads / 2 && w->lead.packs > choice.threads;
 }
 
 bool coll_gpusym_lead_make(const coll_gpusym_task_t *task, const coll_gpusym_led_buffers_t *all,
