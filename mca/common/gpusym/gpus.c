@@ -18,7 +18,7 @@ int gpusym_p2p_linger;
 
 static gpusym_gpu_t *last;  /* atomic */
 static uint32_t until_look; /* calls; near enough if several threads count */
-static bool is_shared;      /* atomic */
+static bool takes_turns;    /* atomic */
 
 gpusym_gpu_t *gpusym_p2p_gpu_last(void)
 {
@@ -65,19 +65,20 @@ void gpusym_p2p_gpu_review(gpusym_gpu_t *gpu)
     dev->gpu_info(gpu, &info);
     const uint64_t linger = us < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) us;
     const bool shared = gpusym_send_descs_gpu_shared(info.uuid);
-    __atomic_store_n(&is_shared, shared, __ATOMIC_RELAXED);
+    const bool turns = shared && !info.mps;
+    __atomic_store_n(&takes_turns, turns, __ATOMIC_RELAXED);
     if (shared && NULL != dev->gpu_crowded) {
         dev->gpu_crowded(gpu);
     }
-    if (shared && 0 != linger) {
+    if (turns && 0 != linger) {
         GPUSYM_LOG(2, "point-to-point: no copier on %s, which another rank uses too", info.where);
     }
-    gpusym_copier_linger(dev, gpu, shared ? 0 : 1000 * linger, us < 0);
+    gpusym_copier_linger(dev, gpu, turns ? 0 : 1000 * linger, us < 0);
 }
 
-bool gpusym_p2p_gpu_is_shared(void)
+bool gpusym_p2p_gpu_takes_turns(void)
 {
-    return __atomic_load_n(&is_shared, __ATOMIC_RELAXED);
+    return __atomic_load_n(&takes_turns, __ATOMIC_RELAXED);
 }
 
 void gpusym_p2p_gpus_close(void)

@@ -515,7 +515,7 @@ static bool await_signal(request_t *r, uint64_t size)
         __atomic_store_n(&r->peer->late, late - 1, __ATOMIC_RELAXED); /* about right if several threads receive */
     }
     if (0 != late || 0 == route.signal || route.bytes != r->desc.offer.bytes || !signal_fits(r, size) ||
-        pml_gpusym_peer_is_self(r->peer) || gpusym_p2p_gpu_is_shared() || !pml_gpusym_move_can_wait(&route) ||
+        pml_gpusym_peer_is_self(r->peer) || gpusym_p2p_gpu_takes_turns() || !pml_gpusym_move_can_wait(&route) ||
         GPUSYM_SUCCESS != pml_gpusym_move_start(&r->move, &route)) {
         return false;
     }

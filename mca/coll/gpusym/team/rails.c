@@ -125,7 +125,7 @@ static bool get_copier(coll_gpusym_team_t *t)
     const uint64_t us = set < 0 ? gpusym_tuning_linger_us(dev->simulated) : (uint64_t) set;
     gpusym_gpu_info_t info;
     dev->gpu_info(t->host.gpu, &info);
-    if (0 == us || t->host.led || gpusym_send_descs_gpu_shared(info.uuid)) {
+    if (0 == us || t->host.led || (gpusym_send_descs_gpu_shared(info.uuid) && !info.mps)) {
         return false;
     }
     gpusym_copier_linger(dev, t->host.gpu, 1000 * us, set < 0);

@@ -16,7 +16,7 @@ typedef struct gpusym_copier gpusym_copier_t;
 /*
  * Sets for how long the copier of gpu waits for the next copy, in nanoseconds; 0, as it is at first: there is none.
  * judge: it stays away while it is not worth it (tuning/resident.h); false: the user wants it.  None should be where
- * another process uses the same GPU, whose time it would take.  Any thread.
+ * another process uses the same GPU, whose time it would take; under MPS it takes none.  Any thread.
  */
 void gpusym_copier_linger(const gpusym_device_t *dev, gpusym_gpu_t *gpu, uint64_t linger_ns, bool judge);
 
