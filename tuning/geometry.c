@@ -57,6 +57,13 @@
  * one piece after the other: an all-to-all of 128 bytes among 8 ranks 70 us, of 2 KiB 15. */
 #define LEAD_GROUP_MAX 32u
 #define LEAD_PIECE_ALONE 256u
+/* Ranks that share a GPU by MPS: a multiprocessor has room for a block of any kernel at least, and for those of other
+ * communicators, resident kernels and the program there is as much again, this often. */
+#define BESIDE_SHARES 4u
+/* What a leader would do as fast: bytes of a message times ranks. All-reduces of 128 KiB by 2 ranks 9.8 us, by a leader
+ * 13; of 64 and 128 KiB by 4 ranks 10.5 and 19, 16; of 1 and 16 KiB by 8 ranks, without clusters, 10 and 23, 17. */
+#define BESIDE_BYTES_CLUSTER (256u << 10)
+#define BESIDE_BYTES (64u << 10)
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 
@@ -155,6 +162,16 @@ void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const
     choice->blocks = 0 != forced->blocks ? forced->blocks : min_u32(packs / LEAD_PACKS_PER_BLOCK, most);
     choice->blocks = at_least_1(min_u32(choice->blocks, most));
     choice->threads = min_u32((0 != forced->threads ? forced->threads : packs) + 31, GPUSYM_THREADS_MAX) / 32 * 32;
+}
+
+uint32_t gpusym_tuning_beside_blocks(uint32_t sm_count, uint32_t per_gpu)
+{
+    return at_least_1(sm_count / (BESIDE_SHARES * per_gpu));
+}
+
+uint64_t gpusym_tuning_beside_max(uint32_t nranks, uint32_t blocks)
+{
+    return (blocks >= GPUSYM_CLUSTER_BLOCKS ? BESIDE_BYTES_CLUSTER : BESIDE_BYTES) / nranks;
 }
 
 uint32_t gpusym_tuning_lead_group(uint64_t packs, uint64_t piece_bytes, const gpusym_tuning_forced_t *forced,

@@ -66,6 +66,12 @@ void gpusym_tuning_lead(uint64_t packs, uint32_t sm_count, bool simulated, const
 uint32_t gpusym_tuning_lead_group(uint64_t packs, uint64_t piece_bytes, const gpusym_tuning_forced_t *forced,
                                   gpusym_tuning_choice_t *choice);
 
+/* Where so many ranks share a GPU of that many multiprocessors by MPS, and each has a kernel there, which wait for each
+ * other: blocks that such a kernel may have. And the longest call, by its largest message in bytes, that so many ranks
+ * do so. */
+uint32_t gpusym_tuning_beside_blocks(uint32_t sm_count, uint32_t per_gpu);
+uint64_t gpusym_tuning_beside_max(uint32_t nranks, uint32_t blocks);
+
 /* Most blocks that any call asks for on GPUs of that many multiprocessors: a slot is divided for it. */
 uint32_t gpusym_tuning_max_blocks(uint32_t sm_count, bool simulated);
 

@@ -772,6 +772,21 @@ static void leaders_deal_out_pieces(void **state)
     }
 }
 
+/* Kernels that wait for each other fit on the GPU, several times over. */
+static void kernels_side_by_side_have_room(void **state)
+{
+    (void) state;
+    for (uint32_t sm = 1; sm <= 160; sm++) {
+        for (uint32_t ranks = 2; ranks <= GPUSYM_TEAM_MAX; ranks++) {
+            const uint32_t blocks = gpusym_tuning_beside_blocks(sm, ranks);
+            assert_true(1 == blocks || blocks * ranks * 4 <= sm);
+            assert_true(gpusym_tuning_beside_max(ranks, blocks) * ranks <=
+                        (blocks >= GPUSYM_CLUSTER_BLOCKS ? 256u : 64u) << 10);
+        }
+    }
+    assert_int_equal(gpusym_tuning_beside_blocks(132, 4), GPUSYM_CLUSTER_BLOCKS);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -791,6 +806,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(resident_kernels_are_worth_it),
         cmocka_unit_test(trees_are_quick),
         cmocka_unit_test(leaders_deal_out_pieces),
+        cmocka_unit_test(kernels_side_by_side_have_room),
         cmocka_unit_test(copies_can_be_launched),
         cmocka_unit_test(packing_can_be_launched),
     };

@@ -150,6 +150,7 @@ static void select_device(const gpusym_config_t *c)
 
     gpusym_sim_params.host = c->sim_host;
     gpusym_sim_params.gpus = c->sim_gpus;
+    gpusym_sim_params.mps = c->sim_mps;
     gpusym_sim_params.delay = c->sim_delay;
     gpusym_sim_params.fail = c->sim_fail;
     gpusym_sim_params.links = c->sim_links;

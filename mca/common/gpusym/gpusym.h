@@ -31,6 +31,7 @@ typedef struct {
     int multicast;             /* multicast objects, as gpusym_multicast_allowed() takes it */
     bool sim_host;             /* simulator: any buffer is device memory */
     int sim_gpus;              /* simulator: GPUs of a host; 0: one per process */
+    bool sim_mps;              /* simulator: GPUs are shared by an MPS daemon */
     int sim_delay;             /* simulator: microseconds that work of streams takes at least */
     const char *sim_fail;      /* simulator: faults to inject; NULL: none */
     const char *sim_links;     /* simulator: link classes of pairs of GPUs; NULL: one NVLink each */

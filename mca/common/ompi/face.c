@@ -64,6 +64,8 @@ static const gpusym_var_number_t numbers[] = {
      "Simulator: treat every buffer as GPU memory, so that any MPI program runs the kernels"},
     {"sim_gpus", MCA_BASE_VAR_TYPE_INT, 7, FIELD(sim_gpus), 0, 0, 64, 0, "GPUs",
      "Simulator: number of GPUs per host, assigned to the processes by local rank. 0: one GPU per process"},
+    {"sim_mps", MCA_BASE_VAR_TYPE_BOOL, 9, FIELD(sim_mps), 0, 0, 1, 0, "",
+     "Simulator: processes that share a GPU do so by an MPS daemon"},
     {"sim_delay", MCA_BASE_VAR_TYPE_INT, 9, FIELD(sim_delay), 0, 0, 10000000, 0, "microseconds",
      "Simulator: minimum duration of a kernel, or of a copy in a stream"},
 };

@@ -269,8 +269,8 @@ static void describe(coll_gpusym_call_t *call, gpusym_post_t *post)
 {
     coll_gpusym_run_t *run = &call->run;
     const coll_gpusym_way_t *const *way = call->way->instead;
-    call->way->offer(run, post);
     run->task.alone = (run->task.blocking ? 0 : 1) == __atomic_load_n(&coll_gpusym_in_flight, __ATOMIC_RELAXED);
+    call->way->offer(run, post);
     /* While a nonblocking call is in flight more may be started. */
     post->flags |= run->task.blocking && run->task.alone ? GPUSYM_POST_QUIET : 0;
     post->flags |= run->on_host ? GPUSYM_POST_HOST : run->ours ? GPUSYM_POST_GPU : 0;
@@ -339,7 +339,7 @@ static void begin_call(coll_gpusym_call_t *call)
         check(call, COLL_GPUSYM_WAIT_NONE);
         return;
     }
-    call->way = coll_gpusym_native_way(call->run.engine);
+    call->way = coll_gpusym_native_way(call->run.engine, NULL);
     if (t->none) {
         leave_to_fallback(call, -1);
     } else if (COLL_GPUSYM_UNSETTLED != call->settled && !t->host.joined) {
@@ -514,7 +514,7 @@ static void set_up(coll_gpusym_call_t *call)
         check(call, COLL_GPUSYM_WAIT_SETUP);
     } else if ((0 == (call->run.task.read.any & GPUSYM_POST_SETTINGS) || compare_settings(call)) &&
                (NULL == t->host.tuner || need_answer(call))) {
-        const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine);
+        const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine, &call->run.task.read);
         if (way != call->way) {
             choose(call, way);
         }

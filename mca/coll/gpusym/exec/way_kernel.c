@@ -28,6 +28,9 @@ static void offer(coll_gpusym_run_t *run, gpusym_post_t *post)
 static void early(coll_gpusym_run_t *run)
 {
     coll_gpusym_residents_t *all = run->engine->residents;
+    if (run->task.zero_copy.led) {
+        return; /* leaders may do it */
+    }
     coll_gpusym_resident_begin(all, &run->task, &run->launch);
     if (NULL != run->launch.lane || run->task.blocking) {
         return;

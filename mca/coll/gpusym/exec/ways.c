@@ -7,7 +7,19 @@
 
 #include "mca/coll/gpusym/team/join.h"
 
-const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e)
+/* Whether leaders do the call: side by side, what is not short, and all while a process may have others in flight, so
+ * that kernels of one communicator do not hold the room that another's need. */
+static bool is_led(const coll_gpusym_team_t *t, const gpusym_agreement_read_t *read)
+{
+    const uint32_t need = GPUSYM_POST_LED_IN | GPUSYM_POST_LED_OUT;
+    if (!t->host.beside || NULL == read) {
+        return t->host.led;
+    }
+    return !coll_gpusym_team_is_short(t, read->max_bytes) ||
+           (0 == (read->all & GPUSYM_POST_QUIET) && need == (read->all & need));
+}
+
+const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const gpusym_agreement_read_t *read)
 {
     coll_gpusym_team_t *t = e->team;
     if (t->host.leads_next) { /* all ranks have found so in the last call */
@@ -15,7 +27,8 @@ const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e)
         coll_gpusym_team_lead(t);
         coll_gpusym_residents_end(e->residents);
     }
-    return coll_gpusym_team_is_part(t) ? &coll_gpusym_way_rails
-           : t->host.led               ? &coll_gpusym_way_leaders
-                                       : &coll_gpusym_way_kernel;
+    if (coll_gpusym_team_is_part(t)) {
+        return &coll_gpusym_way_rails;
+    }
+    return is_led(t, read) ? &coll_gpusym_way_leaders : &coll_gpusym_way_kernel;
 }

@@ -76,7 +76,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .ll128 = t->host.ll128,
                                   .copies = !sized && NULL != dev->stream_flags &&
                                             coll_gpusym_segments_copies(coll, task->read.max_bytes, &t->host.work),
-                                  .clusters = t->host.clusters && !t->host.mps, /* ranks may share a GPU */
+                                  .clusters = t->host.clusters,
                                   .ll_payload = gpusym_ll_payload(t->host.work.ll_bytes),
                                   .max_blocks = limit_blocks(t)};
 }

@@ -17,6 +17,7 @@ typedef struct {
     /* For leaders: a buffer that none can map goes through a range of our staging buffer. */
     bool in_staging, out_staging, fills; /* fills: leaders wait until we tell that our input is where they load it */
     uint64_t in_off, out_off;            /* of the ranges; owned */
+    bool led;                            /* leaders may do the call: what they need is posted */
 } coll_gpusym_zero_copy_t;
 
 /* What a communicator knows of its peers' buffers, from one call to the next. Zeroed before its first use. */

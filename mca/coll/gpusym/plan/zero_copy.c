@@ -8,6 +8,7 @@
 #include "kernels/plan.h"
 #include "mca/coll/gpusym/args/facts.h"
 #include "mca/coll/gpusym/conf/params.h"
+#include "mca/coll/gpusym/team/join.h"
 #include "mca/coll/gpusym/team/settings.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/memory/staging_buffer.h"
@@ -162,8 +163,13 @@ void coll_gpusym_zero_copy_offer(coll_gpusym_task_t *task, gpusym_post_t *post)
     const offer_t offer_out = {k->out_id, k->out, k->out_bytes, &z->out_key, &post->out_key, &post->out_off};
     bool in, out;
 
-    if (t->host.led) {
+    /* Of those side by side the others have no larger parts where sizes are exact. */
+    z->led = t->host.led ||
+             (t->host.beside && !(task->blocking && task->alone && k->exact && coll_gpusym_team_is_short(t, k->bytes)));
+    if (z->led) {
         offer_led(task, post);
+    }
+    if (t->host.led || t->host.beside) {
         return;
     }
     coll_gpusym_segments_maps(k->args->coll, &in, &out);

@@ -117,7 +117,7 @@ static const char *find_obstacle(const coll_gpusym_engine_t *e)
     if (coll_gpusym_team_is_part(t)) {
         return "the communicator spans several islands (hosts, or parts of one): calls on streams stay within one";
     }
-    if (t->host.led) {
+    if (t->host.led || t->host.beside) {
         return "ranks share a GPU, and kernels of theirs would wait for each other: start one rank for each GPU";
     }
     if (t->reason >= 0 || !t->host.has_slot || COLL_GPUSYM_STEP_DONE != t->boot.step) {

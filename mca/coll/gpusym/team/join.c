@@ -28,6 +28,7 @@
 #include "mca/common/gpusym/shm/fd.h"
 #include "mca/common/gpusym/topo/links.h"
 #include "mca/common/gpusym/topo/rings.h"
+#include "tuning/geometry.h"
 #include "tuning/tuning.h"
 
 /* What ranks tell each other of their GPUs. */
@@ -100,7 +101,8 @@ static void name_mps(const gpusym_gpu_info_t *info, uint64_t *mps)
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     struct stat st;
     int rv;
-    if (!info->mps) {
+    if (!info->mps || gpusym_current.dev->simulated) {
+        mps[1] = info->mps; /* of a simulated daemon there is one */
         return;
     }
     GPUSYM_RESTART(rv, stat(NULL != folder ? folder : "/tmp/nvidia-mps", &st));
@@ -163,7 +165,8 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     h->place = info.place;
 }
 
-/* Notes whether another rank uses this rank's GPU. Returns whether any rank's GPU is crowded, the same on all ranks. */
+/* Notes whether another rank uses this rank's GPU. Returns whether leaders are to do all calls, since a rank's GPU is
+ * crowded; the same on all ranks. */
 static bool note_crowd(coll_gpusym_team_t *t, const gpu_address_t *all)
 {
     const gpu_address_t *mine = &all[t->host.rank];
@@ -177,8 +180,9 @@ static bool note_crowd(coll_gpusym_team_t *t, const gpu_address_t *all)
             note_crowded(t->host.gpu);
         }
     }
-    /* Kernels that wait for each other run under MPS, but not of ranks of one team: a leader is as fast. */
-    return (any && !t->host.mps) || gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b);
+    const bool shared = gpusym_team_shared_gpu(all[0].uuid, sizeof *all, t->host.nranks, &a, &b);
+    t->host.beside = shared && t->host.mps;
+    return !t->host.mps && (any || shared);
 }
 
 /* What the ranks' GPUs forbid, the same on every rank; -1: nothing. */
@@ -207,13 +211,16 @@ static int find_ticket_class(const gpu_address_t *h)
 static int find_leaders(coll_gpusym_team_t *t, const gpu_address_t *all, char *detail, size_t size)
 {
     uint16_t *leader = t->host.leader;
-    t->host.nleaders = 0;
+    uint32_t ranks[COLL_GPUSYM_LED_MAX] = {0}; /* of each leader's GPU */
+    t->host.nleaders = t->host.per_gpu = 0;
     for (uint32_t r = 0; r < t->host.nranks; r++) {
         uint32_t l = 0;
         while (0 != memcmp(all[l].uuid, all[r].uuid, sizeof all[r].uuid)) {
             l++;
         }
         leader[r] = (uint16_t) l;
+        ranks[l]++;
+        t->host.per_gpu = ranks[l] > t->host.per_gpu ? ranks[l] : t->host.per_gpu;
         if (l != r) {
             continue;
         }
@@ -236,9 +243,14 @@ void coll_gpusym_team_lead(coll_gpusym_team_t *t)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     t->host.led = true;
-    t->host.ticket = t->host.work.peer[t->host.rank];
+    t->host.beside = false;
     GPUSYM_LOG(2, "%s: rank %u: another process uses the GPU of a rank: no kernel waits from now on",
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
+}
+
+bool coll_gpusym_team_is_short(const coll_gpusym_team_t *t, uint64_t bytes)
+{
+    return bytes <= gpusym_tuning_beside_max(t->host.nranks, t->host.max_blocks);
 }
 
 /* Once. */
@@ -261,6 +273,7 @@ static void settle_leaders(coll_gpusym_team_t *t, const gpu_address_t *all)
     tell_ignored();
     gpusym_heap_slot_settle(gpusym_heap(), &mine->slots, class);
     t->host.led = t->host.all_reach = true;
+    t->host.beside = false;
     t->host.sm_count = mine->sm_count;
     t->host.epoch_base = 1 - t->host.rc.seq;
     if (class >= 0) {
@@ -318,6 +331,12 @@ static bool take_slot(coll_gpusym_team_t *t, const gpu_address_t *all, int class
     t->host.max_blocks =
         gpusym_slot_layout(t->host.slot_size, t->host.nranks,
                            gpusym_tuning_max_blocks(t->host.sm_count, gpusym_current.dev->simulated), &t->host.work);
+    if (t->host.beside) {
+        const uint32_t most = gpusym_tuning_beside_blocks(t->host.sm_count, t->host.per_gpu);
+        t->host.max_blocks = most < t->host.max_blocks ? most : t->host.max_blocks;
+    }
+    t->host.clusters =
+        t->host.clusters && (!t->host.mps || (t->host.beside && t->host.max_blocks >= GPUSYM_CLUSTER_BLOCKS));
     return 0 != t->host.max_blocks;
 }
 
@@ -398,6 +417,7 @@ static void map_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
         const int rc = gpusym_heap_peer(gpusym_heap(), &all[r].heap, all[r].heap_size, &base);
         if (GPUSYM_SUCCESS == rc) {
             t->host.work.peer[r] = (char *) base + all[r].slots.off[t->host.slot_class];
+            t->host.ticket = r == t->host.rank ? t->host.work.peer[r] : t->host.ticket;
         } else {
             GPUSYM_LOG(2, "rank %u cannot map the memory of rank %u: %s", coll_gpusym_team_rank(t),
                        coll_gpusym_team_member(t, r),
@@ -481,6 +501,7 @@ static void leave_slots(coll_gpusym_team_t *t, const gpu_address_t *all)
         }
         t->host.work.peer[r] = NULL;
     }
+    t->host.ticket = NULL;
     gpusym_heap_slot_free(gpusym_heap(), t->host.slot_slab, t->host.slot_off, coll_gpusym_team_next_epoch(t), 0);
     t->host.has_slot = false;
 }
@@ -532,11 +553,11 @@ static int join_gpus(coll_gpusym_team_t *t, const gpu_address_t *all)
     if (reason < 0) {
         reason = find_leaders(t, all, detail, sizeof detail);
     }
-    if (reason < 0 && led) {
+    const int class = reason < 0 && !led ? agree_slot_class(t, all) : -1;
+    if (reason < 0 && (led || (t->host.beside && class < 0))) {
         settle_leaders(t, all);
         return COLL_GPUSYM_STEP_DONE;
     }
-    const int class = reason < 0 ? agree_slot_class(t, all) : -1;
     if (class >= 0 && offers_differ(t, all)) {
         gpusym_heap_slot_settle(gpusym_heap(), &all[t->host.rank].slots, -1);
         return offer_again(t);
@@ -575,6 +596,7 @@ static uint32_t agree_multicast(const coll_gpusym_team_t *t, const gpu_address_t
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const char *lack = t->host.nranks <= 2                                  ? "there are fewer than 3 ranks"
+                       : t->host.beside                                     ? "ranks share a GPU"
                        : !t->host.all_reach                                 ? "not all GPUs reach each other"
                        : !gpusym_current.dev->simulated && !all[0].heap.vmm ? "it needs coll_gpusym_heap_vmm=1"
                                                                             : NULL;
@@ -618,6 +640,21 @@ static int start_multicast(coll_gpusym_team_t *t, const gpu_address_t *all)
                                 requested && !coll_gpusym_mc_passed_one(&all->passed, sizeof *all, t->host.nranks));
 }
 
+/* Ranks share GPUs by MPS, and the links are known. */
+static void settle_beside(coll_gpusym_team_t *t)
+{
+    char name[GPUSYM_COMM_LABEL_MAX], calls[64] = "all calls: not all ranks reach each other's memory";
+    if (t->host.all_reach) {
+        snprintf(calls, sizeof calls, "calls of more than %lu bytes",
+                 (unsigned long) gpusym_tuning_beside_max(t->host.nranks, t->host.max_blocks));
+    }
+    t->host.led = !t->host.all_reach;
+    t->host.beside = t->host.all_reach;
+    t->host.all_reach = true; /* leaders use buffers alone */
+    GPUSYM_LOG(2, "%s: rank %u: ranks share GPUs by MPS: leaders do %s",
+               gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t), calls);
+}
+
 /* All ranks have mapped what they can. Returns the next step, or a negative error. */
 static int link_gpus(coll_gpusym_team_t *t)
 {
@@ -630,6 +667,9 @@ static int link_gpus(coll_gpusym_team_t *t)
     }
     const int lack = find_lack(t);
     agree_links(t);
+    if (t->host.beside) {
+        settle_beside(t);
+    }
     coll_gpusym_rules_settle(t);
     coll_gpusym_tuner_settle(t);
     if (!t->host.all_reach && 0 == t->host.nrings) {
@@ -740,12 +780,6 @@ void coll_gpusym_team_leave(coll_gpusym_team_t *t)
 /* After a failure: how many epochs peers may be ahead of this rank, more than any call takes. */
 #define EPOCHS_AHEAD (GPUSYM_EPOCH_MAX / 128)
 
-/* This rank's slot, where it is mapped here; NULL: it is not known. */
-static void *find_slot(const coll_gpusym_team_t *t)
-{
-    return t->host.led ? t->host.ticket : t->host.work.peer[t->host.rank];
-}
-
 /* Whether the slot may be used again, and by which epochs, once all peers have retired their lines. After a failure a
  * launch may have left its ticket as it was; and flags of calls that this rank has not launched may be there. */
 static bool leave_slot(const coll_gpusym_team_t *t, uint32_t *epoch)
@@ -754,7 +788,7 @@ static bool leave_slot(const coll_gpusym_team_t *t, uint32_t *epoch)
     if (!t->broken) {
         return true;
     }
-    void *slot = find_slot(t);
+    void *slot = t->host.ticket;
     *epoch = *epoch < GPUSYM_EPOCH_MAX - EPOCHS_AHEAD ? *epoch + EPOCHS_AHEAD : GPUSYM_EPOCH_MAX;
     return !t->runs_on && NULL != slot &&
            GPUSYM_SUCCESS == gpusym_current.dev->mem_zero(t->host.gpu, slot, GPUSYM_ENTER_OFF);

@@ -15,6 +15,9 @@ int coll_gpusym_team_join(coll_gpusym_team_t *team, const gpusym_mem_t *where);
 bool coll_gpusym_team_owns(coll_gpusym_team_t *team, const gpusym_mem_t *mem);
 /* Whether another process uses this process's GPU, as far as is known: looked up in every 64th call. */
 bool coll_gpusym_team_crowded(coll_gpusym_team_t *team);
+/* Of a team whose ranks share GPUs by MPS (state.h): whether a call of so many bytes, the largest message of any rank,
+ * is one for kernels of all ranks; else it is for leaders. The same on all ranks. */
+bool coll_gpusym_team_is_short(const coll_gpusym_team_t *t, uint64_t bytes);
 /* The team, which is set up, is led from now on: see state.h. In the same call on all ranks. */
 void coll_gpusym_team_lead(coll_gpusym_team_t *team);
 

@@ -83,7 +83,7 @@ typedef struct {
     uint64_t stream_slot_off; /* in the same slab */
     uint32_t stream_epoch;
     uint32_t sm_count; /* of the smallest GPU */
-    bool clusters;     /* all GPUs have them: gpusym_gpu_info_t */
+    bool clusters;     /* resident kernels may be such: all GPUs have them (gpusym_gpu_info_t), and room for them */
     /* A call begins with the epoch epoch_base + the number of its call agreement: so an epoch belongs to one call
      * alone, also if that is not made by kernels then. Modulo 2^64; the sum is at least 1. */
     uint64_t epoch_base;
@@ -104,7 +104,11 @@ typedef struct {
     uint64_t look_at; /* the call from which on we look again who uses our GPU */
     bool leads_next;  /* led from the next call on: agreed by all */
     bool led, mps; /* mps: all processes share their GPUs by one MPS daemon, where kernels that wait run side by side */
-    void *ticket;  /* of a leader: in its slot */
+    /* Ranks of the team share GPUs, by MPS: they have all that is above, and leaders too, which do what is not short
+     * (exec/ways.c). */
+    bool beside;
+    uint32_t per_gpu;                     /* ranks of the GPU that has most of them */
+    void *ticket;                         /* this rank's slot, as it is mapped here; NULL: none */
     uint16_t leader[COLL_GPUSYM_LED_MAX]; /* each rank's */
     uint32_t nleaders;                    /* as many as GPUs */
     uint32_t leader_index;                /* of this rank among them; nleaders: it is none */

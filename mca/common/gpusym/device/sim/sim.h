@@ -18,6 +18,7 @@ extern const gpusym_device_t gpusym_device_sim;
 typedef struct {
     bool host;      /* treat any pointer that is not the simulator's own as device memory too */
     int gpus;       /* simulated GPUs of this host, assigned to processes by local rank; 0: one each */
+    bool mps;       /* an MPS daemon has them */
     int local_rank; /* of this process on its host */
     int world_rank; /* of this process, for @rank */
     int delay;      /* microseconds that kernels and copies of streams take at least; atomic, may change */

@@ -47,6 +47,7 @@ static int gpu_fill(gpusym_gpu_info_t *info)
     info->sm_count = 16;
     info->multicast = true;
     info->clusters = true;
+    info->mps = gpusym_sim_params.mps;
     info->place.number = 0 == gpusym_sim_params.gpus ? gpusym_sim_params.local_rank
                                                      : gpusym_sim_params.local_rank % gpusym_sim_params.gpus;
     info->bytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * sim_page_size();
