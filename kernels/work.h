@@ -165,11 +165,9 @@ typedef struct gpusym_combine {
 #define GPUSYM_LIST_COMMAND(n) (GPUSYM_COMBINE_MAX + (uint32_t) (n))
 
 /* Blocks of a resident kernel, if they can be a cluster: those beside the first one help with copies of more packs than
- * the first of these, two loads of eight by each thread of a block, and with collectives of more bytes than the other,
- * a pack for each thread. */
+ * this, two loads of eight by each thread of a block, and with collectives of more lines than a block has threads. */
 #define GPUSYM_CLUSTER_BLOCKS 8u
 #define GPUSYM_COPIER_ALONE 4096u
-#define GPUSYM_CLUSTER_ALONE (GPUSYM_THREADS_MAX * GPUSYM_PACK)
 
 /* Blocks of a copy at most: each has a completion word in gpusym_work_t.done, and, so many words behind it, one that it
  * writes if it has not waited long enough. */

@@ -20,7 +20,8 @@ static const uint32_t resident_max[3] = {32u << 10, 16u << 10, 8u << 10};
  * of an all-gather of 12, 16, 48 and 64 KiB 7.7, 7.8, 7.8 and 7.8, by one block 9.3 and 10.1, by a launch 11.8 and
  * 11.9. */
 static const uint32_t cluster_max[3] = {128u << 10, 64u << 10, 32u << 10};
-/* Up to here one block is to do it, where there are clusters: an all-reduce, two packs a thread; others, one. */
+/* Up to here one block is to do it, where there are clusters: an all-reduce, two packs a thread; others, one, or, where
+ * segments are placed, that of one peer. */
 #define ALONE_MAX (2 * RESIDENT_THREADS * GPUSYM_PACK)
 #define ALONE_OTHERS_MAX (RESIDENT_THREADS * GPUSYM_PACK)
 /* How long, in us: longer than a solver's work between two sums (examples/cg on 2 x H200: 95 us an iteration without,
@@ -42,9 +43,11 @@ uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks)
     return nranks <= 8 ? most : most / nranks * 8;
 }
 
-uint32_t gpusym_tuning_resident_blocks(unsigned coll, uint32_t nranks, uint64_t bytes, bool clusters)
+uint32_t gpusym_tuning_resident_blocks(unsigned family, uint32_t nranks, uint64_t bytes, bool clusters)
 {
-    const uint64_t alone = GPUSYM_COLL_ALLREDUCE == coll ? ALONE_MAX : ALONE_OTHERS_MAX;
+    const uint64_t alone = GPUSYM_F_AGXLL_R == family             ? ALONE_MAX
+                           : GPUSYM_F_XLL == family && nranks > 2 ? ALONE_OTHERS_MAX / (nranks - 1)
+                                                                  : ALONE_OTHERS_MAX;
     const uint64_t most = gpusym_tuning_resident_max(nranks, 1);
     return clusters && bytes > (alone < most ? alone : most) ? GPUSYM_CLUSTER_BLOCKS : 1;
 }

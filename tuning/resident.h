@@ -14,9 +14,9 @@
  * so many blocks, 1 or GPUSYM_CLUSTER_BLOCKS, serves; and the threads of a block. */
 uint32_t gpusym_tuning_linger_us(bool simulated);
 uint64_t gpusym_tuning_resident_max(uint32_t nranks, uint32_t blocks);
-/* Blocks of one for messages, or segments, of so many bytes, which is at most that. coll: enum gpusym_collective;
- * clusters: whether blocks can be a cluster. */
-uint32_t gpusym_tuning_resident_blocks(unsigned coll, uint32_t nranks, uint64_t bytes, bool clusters);
+/* Blocks of one for messages, or segments, of so many bytes, which is at most that. family: of kernels that can be
+ * resident; clusters: whether blocks can be a cluster. */
+uint32_t gpusym_tuning_resident_blocks(unsigned family, uint32_t nranks, uint64_t bytes, bool clusters);
 uint32_t gpusym_tuning_resident_threads(void);
 
 /* The limits of resident kernels. Only GPUSYM_RESIDENT_GAIN_NS has been measured. */

@@ -186,22 +186,23 @@ static void choose_family(const gpusym_tuning_call_t *call, gpusym_tuning_choice
 }
 
 /* Blocks of the resident kernel that may serve a call; 0: none may. */
-static uint32_t resident_blocks(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
+static uint32_t resident_blocks(unsigned family, const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced)
 {
     const bool clusters = call->clusters && 0 == forced->threads && 1 != forced->blocks;
     const uint64_t most = gpusym_tuning_resident_max(call->nranks, clusters ? GPUSYM_CLUSTER_BLOCKS : 1);
     const uint64_t below = 0 != forced->resident_below ? forced->resident_below : most + 1;
-    return call->bytes < below ? gpusym_tuning_resident_blocks(call->coll, call->nranks, call->bytes, clusters) : 0;
+    return call->bytes < below ? gpusym_tuning_resident_blocks(family, call->nranks, call->bytes, clusters) : 0;
 }
 
 void gpusym_tuning_choose(const gpusym_tuning_call_t *call, const gpusym_tuning_forced_t *forced,
                           gpusym_tuning_choice_t *choice)
 {
     choice->algorithm = choose_algorithm(call, forced);
-    choice->resident = resident_blocks(call, forced);
+    choice->resident = 0;
     choice->own_threads = 0 != forced->threads;
     if (choice->algorithm >= 0) {
         choose_family(call, choice);
+        choice->resident = resident_blocks(choice->family, call, forced);
         choose_geometry(call, forced, choice);
     }
 }

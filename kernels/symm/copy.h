@@ -363,7 +363,7 @@ GS_FN void gs_copy_resident(gs_ctx_t c, const gpusym_work_t *w)
     const gs_ctx_t block = {c.thread, c.nthreads, 0, 1};
     gs_ctx_t part = block;
     uint32_t status = gs_copy_commanded(c, part, w, &r, run->signal);
-    while (gs_command_end(block, w, part, &r, status) && gs_command_next(block, w, &r, &part)) {
+    while (gs_command_end(block, w, part, &r, status) && gs_command_next(block, w, &r, 1, &part)) {
         status = gs_copy_commanded(c, part, w, &r, gs_copy_signal(part, w, &r));
     }
     r.m.bytes = 0;

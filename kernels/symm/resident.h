@@ -113,9 +113,15 @@ GS_FN bool gs_command_help(gs_ctx_t c, gs_command_t *r, gs_ctx_t *part)
     return 0 != r->m.bytes;
 }
 
-/* The next call, r, which was the last one, and the threads that do it, of which the caller is one (not all may be).
- * False: the kernel retires, and the completion word says so. */
-GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, gs_ctx_t *part)
+/* Whether so many threads have at most a line each of a call, of whose message a pack has `lines`. */
+GS_FN bool gs_command_suits(const gs_command_t *r, uint32_t lines, uint32_t threads)
+{
+    return ((uint32_t) r->m.bytes + GPUSYM_PACK - 1) / GPUSYM_PACK * lines <= threads;
+}
+
+/* The next call, r, which was the last one, and the threads that do it, of which the caller is one (not all may be): a
+ * warp, the block or the cluster, the first that suits. False: the kernel retires, and the completion word says so. */
+GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, uint32_t lines, gs_ctx_t *part)
 {
     const gs_ctx_t warp = {c.thread, GS_WARP, 0, 1}, block = {c.thread, c.nthreads, 0, 1};
     if (0 != c.block) {
@@ -130,14 +136,14 @@ GS_FN bool gs_command_next(gs_ctx_t c, const gpusym_work_t *w, gs_command_t *r, 
         }
         *part = warp;
         gs_command_receive(warp, r); /* thread 0 has published it */
-        if (0 != r->m.bytes && r->m.bytes <= GPUSYM_PACK * GS_WARP) {
+        if (0 != r->m.bytes && gs_command_suits(r, lines, GS_WARP)) {
             return true;
         }
     }
     *part = block;
     gs_command_receive(block, r); /* the first warp comes here for a longer message or to retire; or goes to
                                      gs_command_end() to retire */
-    if (gs_is_cluster(c) && (0 == r->m.bytes || r->m.bytes > GPUSYM_CLUSTER_ALONE)) {
+    if (gs_is_cluster(c) && (0 == r->m.bytes || !gs_command_suits(r, lines, GPUSYM_THREADS_MAX))) {
         gs_cluster_publish(c, r);
         *part = gs_cluster_threads(c);
     }

@@ -225,7 +225,7 @@ GS_FN void gs_agxll_r_resident(gs_ctx_t c, gs_ctx_t part, gs_kernel_t kernel, ui
             return;
         }
         commanded = true;
-    } while (gs_command_next(c, w, &r, &part));
+    } while (gs_command_next(c, w, &r, 1, &part));
 }
 
 GS_FN void gs_agxll_r(gs_ctx_t c, gs_kernel_t kernel, bool mc)

@@ -405,6 +405,7 @@ GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
                       {(const char *) w->in, (char *) w->out, w->bytes},
                       gs_is_commanded(w) ? GPUSYM_COMMAND_EARLY : 0,
                       0};
+    const uint32_t lines = kernel.reduces ? 1 : w->nranks - 1; /* where segments are placed, a thread has one peer's */
     gs_ctx_t part = c;
     uint32_t status;
     if (gs_lingers(w) && !gs_command_first(c, &part)) {
@@ -419,7 +420,7 @@ GS_FN void gs_xll_launch(gs_ctx_t c, gs_kernel_t kernel)
             return;
         }
         status = gs_part_worst(c, part, status);
-    } while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, &part));
+    } while (gs_command_end(c, w, part, &r, status) && gs_command_next(c, w, &r, lines, &part));
 }
 
 /* XLL, XLL_R; mc: XLLMC. */

@@ -548,7 +548,7 @@ static void resident_kernels_are_one_shot(void **state)
 /* One block for short ones; several, where there are clusters, for longer ones. */
 static void resident_kernels_have_blocks(void **state)
 {
-    const unsigned all = GPUSYM_COLL_ALLREDUCE, each = GPUSYM_COLL_ALLTOALL, kib = 1024;
+    const unsigned all = GPUSYM_F_AGXLL_R, each = GPUSYM_F_XLL, sums = GPUSYM_F_XLL_R, kib = 1024;
     (void) state;
     assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 32 * kib, false), 1);
     assert_int_equal(gpusym_tuning_resident_blocks(all, 2, 16 * kib, true), 1);
@@ -559,6 +559,9 @@ static void resident_kernels_have_blocks(void **state)
     assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 8 * kib + 1, true), GPUSYM_CLUSTER_BLOCKS);
     assert_int_equal(gpusym_tuning_resident_blocks(each, 2, 64 * kib, true), GPUSYM_CLUSTER_BLOCKS);
     assert_int_equal(gpusym_tuning_resident_blocks(each, 8, 9 * kib, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 5, 2 * kib, true), 1);
+    assert_int_equal(gpusym_tuning_resident_blocks(each, 5, 2 * kib + 1, true), GPUSYM_CLUSTER_BLOCKS);
+    assert_int_equal(gpusym_tuning_resident_blocks(sums, 5, 8 * kib, true), 1);
 }
 
 /* ---- whether resident kernels are worth it: programs on paper ---- */
