@@ -60,10 +60,11 @@
 /* Ranks that share a GPU by MPS: a multiprocessor has room for a block of any kernel at least, and for those of other
  * communicators, resident kernels and the program there is as much again, this often. */
 #define BESIDE_SHARES 4u
-/* What a leader would do as fast: bytes of a message times ranks. All-reduces of 128 KiB by 2 ranks 9.8 us, by a leader
- * 13; of 64 and 128 KiB by 4 ranks 10.5 and 19, 16; of 1 and 16 KiB by 8 ranks, without clusters, 10 and 23, 17. */
+/* What a leader would do as fast: bytes of a message times ranks. All-reduces of 128 KiB by 2 ranks 8.5 us, by a leader
+ * 13; of 64 and 128 KiB by 4 ranks 9.8 and 19, 14; without clusters, by 8 ranks, blocks of 4 and 8 KiB of an all-gather
+ * 13.9 and 19.4, 14.2. */
 #define BESIDE_BYTES_CLUSTER (256u << 10)
-#define BESIDE_BYTES (64u << 10)
+#define BESIDE_BYTES (32u << 10)
 /* The simulator runs a block as one CPU thread, one after the other: more blocks only add barriers. */
 #define SIM_BLOCKS 4u
 

@@ -665,6 +665,35 @@ static void a_heap_gets_more_slabs(void **state)
     gpusym_heap_destroy(heap);
 }
 
+/* A communicator that spares memory takes what the slabs have, whatever its size, and another one where they have
+ * none. */
+static void a_sparing_offer_makes_no_slab(void **state)
+{
+    (void) state;
+    const uint64_t size = 4 << 20;
+    uint32_t all = 0;
+    gpusym_heap_t *heap;
+    gpusym_slot_offer_t offer;
+    OK(gpusym_heap_create(dev, gpu, size, 2, vmm, &heap));
+    for (unsigned k = 0; k < GPUSYM_SLOT_CLASSES; k++) {
+        all += gpusym_slot_count(size, k);
+    }
+    for (uint32_t i = 0; i < all; i++) {
+        unsigned largest = 0;
+        gpusym_heap_slot_offer_sparing(heap, &offer);
+        while (GPUSYM_SLOT_NONE == offer.off[largest]) {
+            largest++;
+        }
+        assert_int_equal(offer.slab, 0);
+        assert_int_equal(gpusym_heap_slabs(heap), 1);
+        gpusym_heap_slot_settle(heap, &offer, (int) largest);
+    }
+    gpusym_heap_slot_offer_sparing(heap, &offer);
+    assert_true(1 == offer.slab && 0 == offer.off[0]);
+    assert_int_equal(gpusym_heap_slabs(heap), 2);
+    gpusym_heap_destroy(heap);
+}
+
 /* Without memory for another slab, communicators share those that there are, and it is not tried again. */
 static void a_heap_without_memory_keeps_its_slabs(void **state)
 {
@@ -1191,6 +1220,7 @@ int main(int argc, char **argv)
         ON_VMM(a_slab_is_as_long_as_its_owner_says),
         ON_VMM(every_slot_is_had_once_and_comes_back),
         ON_VMM(a_heap_gets_more_slabs),
+        ON_VMM(a_sparing_offer_makes_no_slab),
         ON_VMM(slots_do_not_leak),
         ON_VMM(a_peer_is_given_back),
         ON_VMM(a_heap_does_without_virtual_memory),

@@ -784,7 +784,7 @@ static void kernels_side_by_side_have_room(void **state)
             const uint32_t blocks = gpusym_tuning_beside_blocks(sm, ranks);
             assert_true(1 == blocks || blocks * ranks * 4 <= sm);
             assert_true(gpusym_tuning_beside_max(ranks, blocks) * ranks <=
-                        (blocks >= GPUSYM_CLUSTER_BLOCKS ? 256u : 64u) << 10);
+                        (blocks >= GPUSYM_CLUSTER_BLOCKS ? 256u : 32u) << 10);
         }
     }
     assert_int_equal(gpusym_tuning_beside_blocks(132, 4), GPUSYM_CLUSTER_BLOCKS);

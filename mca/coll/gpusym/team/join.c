@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/plan.h"
 #include "mca/coll/gpusym/conf/help.h"
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/coll/gpusym/team/exchange.h"
@@ -112,11 +113,16 @@ static void name_mps(const gpusym_gpu_info_t *info, uint64_t *mps)
     }
 }
 
+/* Ranks that share a GPU by MPS take no more memory for each communicator, since kernels do short calls only. */
 static void offer_slots(gpu_address_t *h)
 {
     gpusym_heap_t *heap = gpusym_heap();
     gpusym_heap_mc_t mc;
-    gpusym_heap_slot_offer(heap, &h->slots);
+    if (h->crowded && 0 != h->mps[1]) {
+        gpusym_heap_slot_offer_sparing(heap, &h->slots);
+    } else {
+        gpusym_heap_slot_offer(heap, &h->slots);
+    }
     gpusym_heap_id(heap, (unsigned) h->slots.slab, &h->heap);
     gpusym_heap_mc_get(heap, h->slots.slab, &mc);
     h->mc = mc.id;
@@ -142,6 +148,12 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     __atomic_store_n(&t->host.gpu, gpu, __ATOMIC_RELEASE); /* the next call's thread may be describing that */
     dev->gpu_info(gpu, &info);
     snprintf(t->host.gpu_text, sizeof t->host.gpu_text, "%s, %s", info.name, info.where);
+    gpusym_send_descs_use_gpu(info.uuid);
+    if (gpusym_send_descs_gpu_shared(info.uuid)) {
+        note_crowded(gpu);
+    }
+    h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
+    name_mps(&info, h->mps);
     h->reason = need_heap(t->host.gpu);
     if (h->reason < 0 && coll_gpusym_team_is_part(t)) {
         h->rails = coll_gpusym_hosts_reserve(t);
@@ -153,12 +165,6 @@ static void describe_gpu(coll_gpusym_team_t *t, const gpusym_mem_t *where, gpu_a
     }
     h->sm_count = (uint32_t) info.sm_count;
     h->clusters = info.clusters;
-    gpusym_send_descs_use_gpu(info.uuid);
-    if (gpusym_send_descs_gpu_shared(info.uuid)) {
-        note_crowded(gpu);
-    }
-    h->crowded = __atomic_load_n(&crowded, __ATOMIC_RELAXED);
-    name_mps(&info, h->mps);
     h->multicast = coll_gpusym_mc_offer(t, info.multicast);
     coll_gpusym_mc_passed(&h->passed);
     memcpy(h->uuid, info.uuid, sizeof h->uuid);
@@ -248,9 +254,17 @@ void coll_gpusym_team_lead(coll_gpusym_team_t *t)
                gpusym_comm_label(t->fallback->comm, name, sizeof name), coll_gpusym_team_rank(t));
 }
 
+/* The longest call that is short, in bytes. */
+static uint64_t find_short(const coll_gpusym_team_t *t)
+{
+    const uint64_t most = gpusym_tuning_beside_max(t->host.nranks, t->host.max_blocks);
+    const uint64_t lines = gpusym_ll_payload(t->host.work.ll_bytes); /* of one epoch */
+    return most < lines ? most : lines;
+}
+
 bool coll_gpusym_team_is_short(const coll_gpusym_team_t *t, uint64_t bytes)
 {
-    return bytes <= gpusym_tuning_beside_max(t->host.nranks, t->host.max_blocks);
+    return bytes <= find_short(t);
 }
 
 /* Once. */
@@ -645,8 +659,7 @@ static void settle_beside(coll_gpusym_team_t *t)
 {
     char name[GPUSYM_COMM_LABEL_MAX], calls[64] = "all calls: not all ranks reach each other's memory";
     if (t->host.all_reach) {
-        snprintf(calls, sizeof calls, "calls of more than %lu bytes",
-                 (unsigned long) gpusym_tuning_beside_max(t->host.nranks, t->host.max_blocks));
+        snprintf(calls, sizeof calls, "calls of more than %lu bytes", (unsigned long) find_short(t));
     }
     t->host.led = !t->host.all_reach;
     t->host.beside = t->host.all_reach;

@@ -463,9 +463,11 @@ void gpusym_heap_refuse_vmm(gpusym_heap_t *heap)
     pthread_mutex_unlock(&heap->lock);
 }
 
-/* Returns the number of slabs if none is left. With the lock held. */
-static unsigned choose_slab(gpusym_heap_t *heap)
+/* Returns the number of slabs if none is left. spares: another slab is made only where none has a slot. With the lock
+ * held. */
+static unsigned choose_slab(gpusym_heap_t *heap, bool spares)
 {
+    const unsigned least = spares ? GPUSYM_SLOT_CLASSES - 1 : top_class(heap->size);
     unsigned best = heap->nslabs, class = GPUSYM_SLOT_CLASSES + 1;
     free_refused(heap);
     for (unsigned i = heap->first; i < heap->nslabs; i++) {
@@ -475,7 +477,7 @@ static unsigned choose_slab(gpusym_heap_t *heap)
             best = i;
         }
     }
-    if (class > top_class(heap->size) && heap->nslabs - heap->first < heap->most && heap->nslabs < GPUSYM_SLABS_MAX) {
+    if (class > least && heap->nslabs - heap->first < heap->most && heap->nslabs < GPUSYM_SLABS_MAX) {
         if (GPUSYM_SUCCESS == add_slab(heap)) {
             return heap->nslabs - 1;
         }
@@ -533,12 +535,22 @@ static void reserve(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *off
     }
 }
 
-void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
+static void offer_slot(gpusym_heap_t *heap, bool spares, gpusym_slot_offer_t *offer)
 {
     pthread_mutex_lock(&heap->lock);
     free_left(heap, false);
-    reserve(heap, choose_slab(heap), offer);
+    reserve(heap, choose_slab(heap, spares), offer);
     pthread_mutex_unlock(&heap->lock);
+}
+
+void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
+{
+    offer_slot(heap, false, offer);
+}
+
+void gpusym_heap_slot_offer_sparing(gpusym_heap_t *heap, gpusym_slot_offer_t *offer)
+{
+    offer_slot(heap, true, offer);
 }
 
 void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer)

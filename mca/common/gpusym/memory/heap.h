@@ -71,6 +71,8 @@ typedef struct {
 /* Reserves one slot of every size class, of the slab that has the largest one; where no slab has one of the largest
  * class, another slab is made, if there may be one more and there is memory.  Where no slab is left, none of any. */
 void gpusym_heap_slot_offer(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
+/* The same, but another slab is made only where none has any. */
+void gpusym_heap_slot_offer_sparing(gpusym_heap_t *heap, gpusym_slot_offer_t *offer);
 /* The same, of a certain slab. */
 void gpusym_heap_slot_offer_of(gpusym_heap_t *heap, uint64_t slab, gpusym_slot_offer_t *offer);
 /* Frees all slots of an offer except the one of size class `keep` (-1: all). */
