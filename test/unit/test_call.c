@@ -276,10 +276,10 @@ static const coll_gpusym_way_t way_of[WAYS] = {
     {.poll = last_poll, .end = last_end, .count = count},
 };
 
-const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const gpusym_agreement_read_t *read)
+const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const coll_gpusym_task_t *task)
 {
     (void) e;
-    (void) read;
+    (void) task;
     return &way_of[NATIVE];
 }
 

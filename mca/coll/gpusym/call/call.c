@@ -514,7 +514,7 @@ static void set_up(coll_gpusym_call_t *call)
         check(call, COLL_GPUSYM_WAIT_SETUP);
     } else if ((0 == (call->run.task.read.any & GPUSYM_POST_SETTINGS) || compare_settings(call)) &&
                (NULL == t->host.tuner || need_answer(call))) {
-        const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine, &call->run.task.read);
+        const coll_gpusym_way_t *way = coll_gpusym_native_way(call->run.engine, &call->run.task);
         if (way != call->way) {
             choose(call, way);
         }

@@ -5,21 +5,21 @@
  */
 #include "mca/coll/gpusym/exec/ways.h"
 
+#include "mca/coll/gpusym/plan/zero_copy.h"
 #include "mca/coll/gpusym/team/join.h"
 
 /* Whether leaders do the call: side by side, what is not short, and all while a process may have others in flight, so
  * that kernels of one communicator do not hold the room that another's need. */
-static bool is_led(const coll_gpusym_team_t *t, const gpusym_agreement_read_t *read)
+static bool is_led(const coll_gpusym_team_t *t, const coll_gpusym_task_t *task)
 {
-    const uint32_t need = GPUSYM_POST_LED_IN | GPUSYM_POST_LED_OUT;
-    if (!t->host.beside || NULL == read) {
+    if (!t->host.beside || NULL == task) {
         return t->host.led;
     }
-    return !coll_gpusym_team_is_short(t, read->max_bytes) ||
-           (0 == (read->all & GPUSYM_POST_QUIET) && need == (read->all & need));
+    return !coll_gpusym_team_is_short(t, task->read.max_bytes) ||
+           (0 == (task->read.all & GPUSYM_POST_QUIET) && coll_gpusym_zero_copy_led(task));
 }
 
-const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const gpusym_agreement_read_t *read)
+const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const coll_gpusym_task_t *task)
 {
     coll_gpusym_team_t *t = e->team;
     if (t->host.leads_next) { /* all ranks have found so in the last call */
@@ -30,5 +30,5 @@ const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const g
     if (coll_gpusym_team_is_part(t)) {
         return &coll_gpusym_way_rails;
     }
-    return is_led(t, read) ? &coll_gpusym_way_leaders : &coll_gpusym_way_kernel;
+    return is_led(t, task) ? &coll_gpusym_way_leaders : &coll_gpusym_way_kernel;
 }

@@ -9,8 +9,8 @@
 #include "mca/coll/gpusym/exec/way.h"
 
 /* Returns the way that a native call goes now, the same on all ranks: the set-up, or an earlier call, may have changed
- * it. read: what all ranks have posted of it; NULL: it is not posted yet, and may go another way then. No call is
+ * it. task: of a call that all ranks have posted; NULL: it is not posted yet, and may go another way then. No call is
  * posted, or the team has just been set up. */
-const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const gpusym_agreement_read_t *read);
+const coll_gpusym_way_t *coll_gpusym_native_way(coll_gpusym_engine_t *e, const coll_gpusym_task_t *task);
 
 #endif
