@@ -26,6 +26,7 @@ void gpusym_tuning_choose_in(const gpusym_work_t *slot, gpusym_tuning_call_t *ca
     LACKS(MULTICAST, "the ranks have no multicast object")                                                   \
     LACKS(MULTICAST_OP, "multicast does not reduce by that operation on that type")                          \
     LACKS(ORDER, "its order of summation is not that of the ranks, which coll_gpusym_reproducible wants")    \
+    LACKS(STEP, "in place, it would overwrite what other blocks or copy engines have still to send")         \
     LACKS(COPIES, "copy engines do not wait for flags here, or the slot has no room for it")                 \
     LACKS(MAPPED, "copy engines store into buffers that peers have mapped (zero copy), which these are not") \
     LACKS(REACH, "not every rank reaches every other, so that only rings and chains are possible")           \

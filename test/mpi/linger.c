@@ -10,7 +10,8 @@
  * calls must have been served. --multiple: under MPI_THREAD_MULTIPLE. --mode: of all calls; without it most are
  * blocking; mixed: each as often. --large: longer messages, which no resident kernel serves, and some work between a
  * call and the wait for it. --middle: the same, of other collectives alone, and of a length that one would serve.
- * --wide: of all lengths that one of several blocks serves, and none longer; --most: of longer ones, too.
+ * --wide: of all lengths that one of several blocks serves, and none longer; --most: of longer ones, too. --in-place:
+ * all calls are.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 
 #define USAGE                                                                                         \
     "[--seed N] [--kinds KIND] [--n CALLS] [--pause US] [--served] [--multiple] [--mode MODE|mixed] " \
-    "[--large|--middle|--wide|--most]"
+    "[--large|--middle|--wide|--most] [--in-place]"
 #define COMMS 3
 /* Calls one after the other that may be of one other collective; and so many, of which a kernel of theirs must have
  * served some. */
@@ -36,7 +37,7 @@ typedef struct {
     uint64_t seed;
     int kind;
     const char *mode; /* NULL: most are blocking */
-    bool large, middle, wide, most;
+    bool large, middle, wide, most, in_place;
 } linger_t;
 
 /* Not a sleep, which is too coarse. */
@@ -116,6 +117,7 @@ static void one(linger_t *l, uint64_t i)
     } else if (l->large && !other) {
         call.count = 17000 + l->seed % 10000;
     }
+    call.in_place = l->in_place ? 0 != (coll_what(call.coll) & COLL_IS_IN_PLACE) : call.in_place;
     if (coll_possible(&call)) {
         coll_once(&l->t, l->store, &call, 1 + x % 3);
     }
@@ -149,6 +151,7 @@ int main(int argc, char **argv)
     l.middle = check_flag("--middle");
     l.wide = check_flag("--wide");
     l.most = check_flag("--most");
+    l.in_place = check_flag("--in-place");
     coll_work(l.large || l.middle ? 20 : 0);
     (void) check_kinds(kinds);
     check_arguments_end(USAGE);

@@ -82,10 +82,15 @@ static bool is_copies(int algorithm)
     return gpusym_family_copies(family_of(algorithm));
 }
 
+static bool is_reduce_scatter(int algorithm)
+{
+    const unsigned coll = gpusym_algorithm_collective((unsigned) algorithm);
+    return GPUSYM_COLL_REDUCE_SCATTER == coll || GPUSYM_COLL_REDUCE_SCATTER_BLOCK == coll;
+}
+
 static bool copies_out(int algorithm)
 {
-    return is_copies(algorithm) && GPUSYM_COLL_REDUCE_SCATTER != gpusym_algorithm_collective((unsigned) algorithm) &&
-           GPUSYM_COLL_REDUCE_SCATTER_BLOCK != gpusym_algorithm_collective((unsigned) algorithm);
+    return is_copies(algorithm) && !is_reduce_scatter(algorithm);
 }
 
 /* Whether an algorithm can serve the call. */
@@ -95,7 +100,9 @@ static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
     return (!is_multicast(algorithm) || (call->multicast && gpusym_family_valid(family, call->op, call->type))) &&
            (!call->reproducible || gpusym_algorithm_reproducible((unsigned) algorithm)) &&
            (call->all_reach || is_ring(algorithm)) && (call->ll128 || !gpusym_family_ll128(family)) &&
-           (!is_copies(algorithm) || call->copies) && (!copies_out(algorithm) || call->zero_copy);
+           (!is_copies(algorithm) || call->copies) && (!copies_out(algorithm) || call->zero_copy) &&
+           !(call->in_place && call->all_reach && is_reduce_scatter(algorithm) &&
+             (is_copies(algorithm) || has_schedule(algorithm)));
 }
 
 /* Whether there is any. */
@@ -214,6 +221,7 @@ static gpusym_tuning_call_t draw_call(uint64_t bytes)
                                  .multicast = next_random() % 2,
                                  .mc_requested = next_random() % 2,
                                  .reproducible = 0 == next_random() % 4,
+                                 .in_place = 0 == next_random() % 3,
                                  .all_reach = 0 != next_random() % 4,
                                  .ll128 = next_random() % 2,
                                  .copies = next_random() % 2,

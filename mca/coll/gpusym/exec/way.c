@@ -21,6 +21,9 @@ void coll_gpusym_run_offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     const int agreed = run->engine->team->reason; /* for good */
     const bool agrees = COLL_GPUSYM_AGREES == run->mode;
     k->reason = agreed >= 0 ? agreed : k->reason;
+    if (NULL == run->launch.scratch) {
+        coll_gpusym_segments_settle(k, !run->joins);
+    }
     if (k->reason < 0 && !agrees && !coll_gpusym_scratch_get(&run->launch, k)) {
         k->reason = COLL_GPUSYM_R_NO_MEMORY;
     }

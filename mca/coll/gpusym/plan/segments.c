@@ -587,6 +587,24 @@ static void measure_pairs(coll_gpusym_segments_t *k, uint32_t *sent, uint32_t *w
     }
 }
 
+/* Bytes of a buffer of a reduction that go through scratch memory, with the padding of its elements. */
+static coll_gpusym_part_t make_run(void *buf, uint64_t bytes)
+{
+    return (coll_gpusym_part_t){.bytes = bytes, .buf = buf, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = bytes}};
+}
+
+/* Whether the parts of a reduce-scatter all have one length. */
+static bool is_even(const coll_gpusym_segments_t *k)
+{
+    blocks_t blocks;
+    pairs_t s = find_pairs(k, &blocks);
+    bool even = true;
+    for (uint32_t p = 0; p < s.n && even; p++) {
+        even = k->bytes == find_own_pair(&s, p).send.bytes;
+    }
+    return even;
+}
+
 /* Lengths: of what is read, of what is written, of the longest segment. */
 static void find_extents(coll_gpusym_segments_t *k)
 {
@@ -606,8 +624,8 @@ static void find_extents(coll_gpusym_segments_t *k)
     }
     if (COLL_GPUSYM_P_REDUCE_SCATTER == f->pattern && is_in_place(a) && 0 != k->out_bytes) {
         /* The result would overwrite input that another block, or a peer, has still to read. */
-        k->unpack = (coll_gpusym_part_t){
-            .bytes = k->out_bytes, .buf = k->out, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = k->out_bytes}};
+        k->even = is_even(k);
+        k->unpack = make_run(k->out, k->out_bytes);
     }
     /* A rank that pushes into a peer's buffer takes it to be laid out like its own, or reads the peer's table; see
      * pair_gather() for the root's. */
@@ -618,16 +636,11 @@ static void find_extents(coll_gpusym_segments_t *k)
     }
 }
 
-/* A buffer of a reduction that is host memory goes through scratch memory, with the padding of its elements. */
-static coll_gpusym_part_t make_run(void *buf, uint64_t bytes)
-{
-    return (coll_gpusym_part_t){.bytes = bytes, .buf = buf, .layout = {.kind = GPUSYM_LAYOUT_RUN, .bytes = bytes}};
-}
-
 /* Scratch memory that stands for host memory, in bytes: longer buffers are staged. */
 #define HOST_MAX (32ull << 20)
 
-/* With the extents: a buffer is host memory, or both are. In place, the input is too. */
+/* With the extents: a buffer is host memory, or both are, and goes through scratch memory. In place, the input is
+ * too. */
 static void bring_host(coll_gpusym_segments_t *k, bool host_in, bool host_out)
 {
     if (facts_of(k->args)->reduces) {
@@ -636,6 +649,7 @@ static void bring_host(coll_gpusym_segments_t *k, bool host_in, bool host_out)
         k->unpack = host_out ? make_run(k->out, k->out_bytes) : k->unpack;
     }
     k->out_local = k->out_local || host_out;
+    k->even = false;
     if (coll_gpusym_segments_scratch_bytes(k) > HOST_MAX) {
         k->reason = COLL_GPUSYM_R_MIXED;
     }
@@ -854,6 +868,18 @@ bool coll_gpusym_segments_alone_run(const coll_gpusym_buffers_t *b, coll_gpusym_
 }
 
 /* ---- scratch memory ---- */
+
+void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool joined)
+{
+    const coll_gpusym_team_t *t = k->team;
+    if (k->even) {
+        /* Rings are not in step, nor are leaders and islands; side by side, leaders may do it. */
+        const bool over =
+            joined && t->host.all_reach && !t->host.led && !t->host.beside && !coll_gpusym_team_is_part(t);
+        k->unpack.bytes = over ? 0 : k->out_bytes;
+        k->out = k->unpack.buf;
+    }
+}
 
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)
 {

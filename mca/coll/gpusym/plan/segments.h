@@ -47,6 +47,7 @@ typedef struct {
     /* Collectives that have a block for each edge (blocks.h): where the segments lie that are sent, and received. */
     coll_gpusym_place_t from, to;
     bool keep; /* `unpack` is packed there before the kernel too: it writes not all of that, or reads it */
+    bool even; /* a reduce-scatter in place of GPU memory, whose parts are all of one length: see settle() */
 } coll_gpusym_segments_t;
 
 /* Bytes that go between this rank and each rank, agreed, where what is sent and what is received differ (sizes.h). */
@@ -63,6 +64,10 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
 /* Fills in what the kernels need, k->args and k->team set and the rest zeroed. If no buffer is GPU memory, k->where
  * names the GPU that is to be used. Local; sets k->reason where the call must be staged. */
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b);
+
+/* Before each start, while it has no scratch memory: where kernels of all ranks are to do the call, they store the
+ * result of an even reduce-scatter over its input, and none is needed for that. joined: it is known who does it. */
+void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool joined);
 
 /* Bytes of scratch memory that the call needs; 0: none. */
 static inline uint64_t coll_gpusym_part_room(const coll_gpusym_part_t *part)
