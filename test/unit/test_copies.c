@@ -438,7 +438,7 @@ static void call_run(rig_t *rig, const call_t *call, uint32_t chunk, bool one_qu
             assert_int_equal(gpusym_copies_get(&device, &gpus[r], n, &streams[r]), GPUSYM_SUCCESS);
             assert_int_equal(gpusym_copies_queue(streams[r], lane[r],
                                                  gpusym_kernel_find(family, call->op, parts[r].w.type), GPUSYM_F_CE,
-                                                 does, &parts[r].w, &queued),
+                                                 does, does && one_queue == (r % 2), &parts[r].w, &queued),
                              GPUSYM_SUCCESS);
             assert_true(queued);
         }

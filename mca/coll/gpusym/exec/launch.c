@@ -299,8 +299,8 @@ static bool queue_copies(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task
         l->streams = NULL;
         return false;
     }
-    return GPUSYM_SUCCESS ==
-           gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces, &p->work, queued);
+    return GPUSYM_SUCCESS == gpusym_copies_queue(l->streams, l->lane, p->kernel, GPUSYM_F_CE, p->reduces,
+                                                 NULL != l->scratch, &p->work, queued);
 }
 
 bool coll_gpusym_launch_plan(coll_gpusym_launch_t *l, const coll_gpusym_task_t *task, coll_gpusym_plan_t *p)

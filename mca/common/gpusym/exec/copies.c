@@ -197,6 +197,18 @@ static void await_result(ce_call_t *c, outgoing_t *o, uint32_t k)
              w->epoch + k);
 }
 
+/* Has all streams that send input wait for what the lane has queued so far, which brings it. */
+static void await_input(ce_call_t *c, const gpusym_lane_t *lane)
+{
+    const gpusym_stream_flag_t brought = {false, sent_word(c->w, c->w->rank), c->w->epoch};
+    c->rc = c->dev->stream_flags(lane->stream, &brought, 1);
+    for (uint32_t p = 0; p < c->w->nranks; p++) {
+        if (scatters_to(c, p) && p != c->w->rank) {
+            add_flag(c, &c->s->to[p], true, brought.at, brought.value);
+        }
+    }
+}
+
 /* First hop: sends chunk k of every slice to its owner. Queues its flag now, since the next kernel may wait for it, and
  * with it the wait of the second hop: one call to the driver. */
 static void queue_scatter(ce_call_t *c, uint32_t k)
@@ -337,7 +349,7 @@ static int queue_end(ce_call_t *c, gpusym_lane_t *lane, unsigned end)
 }
 
 int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce_kernel, unsigned end,
-                        bool reduces, const gpusym_work_t *work, bool *queued)
+                        bool reduces, bool fills, const gpusym_work_t *work, bool *queued)
 {
     gpusym_work_t w = *work;
     ce_call_t c = {.w = &w, .dev = lane->dev, .s = streams, .reduces = reduces, .rc = GPUSYM_SUCCESS};
@@ -351,6 +363,9 @@ int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, u
     c.result_in_slot = reduces && two_hops && !has_rank(c.receivers, w.rank);
     gpusym_lane_begin(lane, &w);
 
+    if (fills) {
+        await_input(&c, lane);
+    }
     queue_own_copy(&c);
     if (!two_hops && !reduces) {
         queue_exchange(&c);

@@ -24,6 +24,7 @@ void gpusym_copies_put(gpusym_copies_streams_t *streams);
  *   streams  for exclusive use until the call ends
  *   reduce   kernel of family CE_R; used if `reduces`
  *   end      kernel of family CE
+ *   fills    the lane has work queued that brings the input, of a reduction
  *   w        descriptor of `end`, after gpusym_kernel_plan() for CE or CE_R; copied. peer_out of every receiving rank
  *            is set, except for a reduce-scatter
  *   queued   set to whether the caller must wait for the completion word of the lane, which reports the end as for a
@@ -31,6 +32,6 @@ void gpusym_copies_put(gpusym_copies_streams_t *streams);
  * Returns the device's error.
  */
 int gpusym_copies_queue(gpusym_copies_streams_t *streams, gpusym_lane_t *lane, unsigned reduce, unsigned end,
-                        bool reduces, const gpusym_work_t *w, bool *queued);
+                        bool reduces, bool fills, const gpusym_work_t *w, bool *queued);
 
 #endif
