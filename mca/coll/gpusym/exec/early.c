@@ -87,6 +87,8 @@ void coll_gpusym_early_launch(coll_gpusym_early_t *e, coll_gpusym_task_t *task, 
     }
     w = e->work;
     coll_gpusym_segments_work(task->segments, e->most, NULL, &w);
+    /* By the peers' tables: these are as they were, or their ranks do not enter. */
+    memcpy(w.remote_off, e->work.remote_off, sizeof w.remote_off);
     if (0 != memcmp(w.send, e->work.send, w.nranks * sizeof *w.send) ||
         0 != memcmp(w.recv, e->work.recv, w.nranks * sizeof *w.recv) || w.bytes != e->work.bytes ||
         (e->zero_copy && (w.in != e->work.in || w.out != e->work.out)) ||
