@@ -23,7 +23,7 @@ typedef struct {
     bool multicast;      /* the team has a multicast object */
     bool mc_requested;   /* ... since the user asks for it: then the defaults have multicast, too */
     bool reproducible;   /* only algorithms with gpusym_algorithm_reproducible() */
-    bool in_place;       /* some rank's result is to lie where its input does */
+    bool overwrites;     /* some rank stores its result over its input: not before this is sent */
     bool all_reach;      /* every rank has every other's memory mapped; else only along the rings that the team has */
     bool ll128;          /* links keep stores of 128 bytes whole */
     bool copies;         /* copy engines can do it, with zero copy */

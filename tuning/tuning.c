@@ -74,8 +74,7 @@ gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsig
     if (call->reproducible && !gpusym_algorithm_reproducible(algorithm)) {
         return GPUSYM_TUNING_LACKS_ORDER;
     }
-    if (call->in_place && call->all_reach && is_reduce_scatter(call->coll) &&
-        (schedule >= 0 || gpusym_family_copies(family))) {
+    if (call->overwrites && (schedule >= 0 || gpusym_family_copies(family))) {
         return GPUSYM_TUNING_LACKS_STEP;
     }
     if (gpusym_family_copies(family) && !call->copies) {

@@ -101,8 +101,7 @@ static bool can_serve(const gpusym_tuning_call_t *call, int algorithm)
            (!call->reproducible || gpusym_algorithm_reproducible((unsigned) algorithm)) &&
            (call->all_reach || is_ring(algorithm)) && (call->ll128 || !gpusym_family_ll128(family)) &&
            (!is_copies(algorithm) || call->copies) && (!copies_out(algorithm) || call->zero_copy) &&
-           !(call->in_place && call->all_reach && is_reduce_scatter(algorithm) &&
-             (is_copies(algorithm) || has_schedule(algorithm)));
+           !(call->overwrites && (is_copies(algorithm) || has_schedule(algorithm)));
 }
 
 /* Whether there is any. */
@@ -221,7 +220,7 @@ static gpusym_tuning_call_t draw_call(uint64_t bytes)
                                  .multicast = next_random() % 2,
                                  .mc_requested = next_random() % 2,
                                  .reproducible = 0 == next_random() % 4,
-                                 .in_place = 0 == next_random() % 3,
+                                 .overwrites = 0 == next_random() % 4,
                                  .all_reach = 0 != next_random() % 4,
                                  .ll128 = next_random() % 2,
                                  .copies = next_random() % 2,

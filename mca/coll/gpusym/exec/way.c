@@ -21,8 +21,8 @@ void coll_gpusym_run_offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     const int agreed = run->engine->team->reason; /* for good */
     const bool agrees = COLL_GPUSYM_AGREES == run->mode;
     k->reason = agreed >= 0 ? agreed : k->reason;
-    if (NULL == run->launch.scratch) {
-        coll_gpusym_segments_settle(k, !run->joins);
+    if (k->even && NULL == run->launch.scratch) {
+        coll_gpusym_segments_settle(k, !run->joins && coll_gpusym_plan_overwrites(&run->task));
     }
     if (k->reason < 0 && !agrees && !coll_gpusym_scratch_get(&run->launch, k)) {
         k->reason = COLL_GPUSYM_R_NO_MEMORY;
@@ -34,6 +34,7 @@ void coll_gpusym_run_offer(coll_gpusym_run_t *run, gpusym_post_t *post)
     post->hash = run->task.hash = coll_gpusym_plan_hash(k);
     post->layout = k->layout;
     post->flags |= k->in_place ? GPUSYM_POST_IN_PLACE : 0;
+    post->flags |= k->even && 0 == k->unpack.bytes ? GPUSYM_POST_OVERWRITES : 0;
     if (k->reason < 0 && !agrees) {
         coll_gpusym_zero_copy_offer(&run->task, post);
     }

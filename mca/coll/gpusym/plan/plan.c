@@ -51,10 +51,10 @@ static uint32_t limit_blocks(const coll_gpusym_team_t *t)
     return 0 != most && most < t->host.max_blocks ? most : t->host.max_blocks;
 }
 
-/* Whether some rank is. */
-static bool is_in_place(const coll_gpusym_task_t *task)
+/* Whether some rank stores its result over its input. */
+static bool overwrites(const coll_gpusym_task_t *task)
 {
-    return 0 != (task->read.any & GPUSYM_POST_IN_PLACE);
+    return 0 != (task->read.any & GPUSYM_POST_OVERWRITES);
 }
 
 /* The call, as all of its ranks know it. */
@@ -77,7 +77,7 @@ static gpusym_tuning_call_t describe_call(const coll_gpusym_task_t *task)
                                   .mc_requested = t->host.mc_requested,
                                   .reproducible =
                                       0 != coll_gpusym_setting(t, COLL_GPUSYM_KEY_REPRODUCIBLE, c->reproducible),
-                                  .in_place = is_in_place(task),
+                                  .overwrites = overwrites(task),
                                   .all_reach = t->host.all_reach,
                                   .scattered = !coll_gpusym_segments_alike(coll, &task->read),
                                   .ll128 = t->host.ll128,
@@ -130,18 +130,28 @@ static int find_requested(const coll_gpusym_task_t *task)
     return coll_gpusym_setting(t, coll, coll_gpusym_params.algorithm[coll]);
 }
 
+/* Rings, leaders and islands store before all of it has been sent, and so do copy engines. */
+bool coll_gpusym_plan_overwrites(const coll_gpusym_task_t *task)
+{
+    const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
+    const int requested = find_requested(task);
+    return t->host.all_reach && !t->host.led && !t->host.beside && !coll_gpusym_team_is_part(t) &&
+           (requested < 0 || (gpusym_algorithm_schedule((unsigned) requested) < 0 &&
+                              !gpusym_family_copies(gpusym_algorithm_family((unsigned) requested))));
+}
+
 /* Once per communicator: another algorithm than the requested one is taken. */
 static void tell_unavailable(const coll_gpusym_task_t *task, int requested)
 {
     char name[GPUSYM_COMM_LABEL_MAX];
     const int taken = task->choice.algorithm;
     task->cache->told_unavailable = true;
-    GPUSYM_LOG(2,
-               "%s: %s is not available here (multicast, operation, type, reproducibility, MPI_IN_PLACE, links or "
-               "mapped buffers): using %s",
-               gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
-               gpusym_algorithm_name((unsigned) requested),
-               taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");
+    GPUSYM_LOG(
+        2,
+        "%s: %s is not available here (multicast, operation, type, reproducibility, links or mapped buffers): using %s",
+        gpusym_comm_label(coll_gpusym_task_team(task)->fallback->comm, name, sizeof name),
+        gpusym_algorithm_name((unsigned) requested),
+        taken >= 0 ? gpusym_algorithm_name((unsigned) taken) : "the fallback");
 }
 
 /* The algorithm and its launch geometry, once per start. */
@@ -215,7 +225,7 @@ static bool make_plan(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *corr
     p->epochs = gpusym_kernel_plan(choice->family, &p->work, choice->chunk);
     p->valid = needs_scratch(task) ? 0 : task->cache->changes + 1; /* scratch: another call may have it the next time */
     p->offered = task->zero_copy.agreed;
-    p->in_place = is_in_place(task);
+    p->overwrites = overwrites(task);
     return true;
 }
 
@@ -223,7 +233,7 @@ bool coll_gpusym_plan_get(coll_gpusym_task_t *task, coll_gpusym_plan_t *p, int *
 {
     *corrupt = -1;
     if (p != task->plan || p->valid != task->cache->changes + 1 || p->offered != task->zero_copy.agreed ||
-        p->in_place != is_in_place(task) || needs_scratch(task)) {
+        p->overwrites != overwrites(task) || needs_scratch(task)) {
         return make_plan(task, p, corrupt);
     }
     return !p->zero_copy || coll_gpusym_zero_copy_map(task, &p->work, &p->reach, true, corrupt);

@@ -869,16 +869,10 @@ bool coll_gpusym_segments_alone_run(const coll_gpusym_buffers_t *b, coll_gpusym_
 
 /* ---- scratch memory ---- */
 
-void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool joined)
+void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool over)
 {
-    const coll_gpusym_team_t *t = k->team;
-    if (k->even) {
-        /* Rings are not in step, nor are leaders and islands; side by side, leaders may do it. */
-        const bool over =
-            joined && t->host.all_reach && !t->host.led && !t->host.beside && !coll_gpusym_team_is_part(t);
-        k->unpack.bytes = over ? 0 : k->out_bytes;
-        k->out = k->unpack.buf;
-    }
+    k->unpack.bytes = over ? 0 : k->out_bytes;
+    k->out = k->unpack.buf;
 }
 
 void coll_gpusym_segments_scratch(coll_gpusym_segments_t *k, char *scratch)

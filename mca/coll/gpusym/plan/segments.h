@@ -47,7 +47,7 @@ typedef struct {
     /* Collectives that have a block for each edge (blocks.h): where the segments lie that are sent, and received. */
     coll_gpusym_place_t from, to;
     bool keep; /* `unpack` is packed there before the kernel too: it writes not all of that, or reads it */
-    bool even; /* a reduce-scatter in place of GPU memory, whose parts are all of one length: see settle() */
+    bool even; /* a reduce-scatter in place of GPU memory, whose parts are all of one length */
 } coll_gpusym_segments_t;
 
 /* Bytes that go between this rank and each rank, agreed, where what is sent and what is received differ (sizes.h). */
@@ -65,9 +65,9 @@ static inline bool coll_gpusym_has_kernels(enum coll_gpusym_coll coll)
  * names the GPU that is to be used. Local; sets k->reason where the call must be staged. */
 void coll_gpusym_segments_init(coll_gpusym_segments_t *k, const coll_gpusym_buffers_t *b);
 
-/* Before each start, while it has no scratch memory: where kernels of all ranks are to do the call, they store the
- * result of an even reduce-scatter over its input, and none is needed for that. joined: it is known who does it. */
-void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool joined);
+/* Of a call that is `even`, before each start, while it has no scratch memory. over: kernels store the result over the
+ * input; else it goes through scratch memory. */
+void coll_gpusym_segments_settle(coll_gpusym_segments_t *k, bool over);
 
 /* Bytes of scratch memory that the call needs; 0: none. */
 static inline uint64_t coll_gpusym_part_room(const coll_gpusym_part_t *part)

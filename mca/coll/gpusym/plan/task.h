@@ -51,7 +51,7 @@ typedef struct {
     uint8_t resident;      /* blocks of the resident kernel that it is short enough for; 0: none */
     bool own_threads;      /* which has as many threads as the plan says, not as usual */
     bool offered;          /* zero copy was agreed to be possible, used or not */
-    bool in_place;         /* as gpusym_tuning_call_t.in_place */
+    bool overwrites;       /* as gpusym_tuning_call_t.overwrites */
     gpusym_graph_t *graph; /* owned; NULL: not made yet */
     int algorithm;
     unsigned kernel;

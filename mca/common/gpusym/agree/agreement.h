@@ -53,18 +53,19 @@ enum {
     GPUSYM_POST_LED_OUT = 256,
     GPUSYM_POST_STAGED_IN = 512,
     GPUSYM_POST_STAGED_OUT = 1024,
-    GPUSYM_POST_FILLS = 2048,       /* the rank tells when its input is there: see gpusym_agreement_ready */
-    GPUSYM_POST_HOST = 4096,        /* its buffers are host memory all the same */
-    GPUSYM_POST_GPU = 8192,         /* it has a buffer on a GPU */
-    GPUSYM_POST_CROWDED = 16384,    /* another process uses its GPU */
-    GPUSYM_POST_EARLY = 32768,      /* its last call was launched before it knew of its peers' */
-    GPUSYM_POST_LEFT = 65536,       /* and for nothing: they did not come in time */
-    GPUSYM_POST_OVERLAPS = 131072,  /* its last call was nonblocking, and the program did something else meanwhile */
-    GPUSYM_POST_WAITS = 262144,     /* or it waited at once */
-    GPUSYM_POST_SETTINGS = 524288,  /* its communicator has settings that the ranks have not compared yet */
-    GPUSYM_POST_MESSAGES = 1048576, /* neighbours: messages of this process take GPU memory */
-    GPUSYM_POST_GAPS = 2097152,     /* and of its buffers one has elements that do not lie side by side */
-    GPUSYM_POST_FLAGS_END = 4194304,
+    GPUSYM_POST_FILLS = 2048,         /* the rank tells when its input is there: see gpusym_agreement_ready */
+    GPUSYM_POST_HOST = 4096,          /* its buffers are host memory all the same */
+    GPUSYM_POST_GPU = 8192,           /* it has a buffer on a GPU */
+    GPUSYM_POST_CROWDED = 16384,      /* another process uses its GPU */
+    GPUSYM_POST_EARLY = 32768,        /* its last call was launched before it knew of its peers' */
+    GPUSYM_POST_LEFT = 65536,         /* and for nothing: they did not come in time */
+    GPUSYM_POST_OVERLAPS = 131072,    /* its last call was nonblocking, and the program did something else meanwhile */
+    GPUSYM_POST_WAITS = 262144,       /* or it waited at once */
+    GPUSYM_POST_SETTINGS = 524288,    /* its communicator has settings that the ranks have not compared yet */
+    GPUSYM_POST_MESSAGES = 1048576,   /* neighbours: messages of this process take GPU memory */
+    GPUSYM_POST_GAPS = 2097152,       /* and of its buffers one has elements that do not lie side by side */
+    GPUSYM_POST_OVERWRITES = 4194304, /* its kernel is to store the result over the input: not before this is sent */
+    GPUSYM_POST_FLAGS_END = 8388608,
 };
 
 /* What a rank posts. */
