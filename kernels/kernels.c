@@ -179,6 +179,11 @@ bool gpusym_algorithm_reproducible(unsigned alg)
     return !gpusym_family_multicast(family) && (GS_NONE == algorithms[alg].schedule || !gpusym_family_reduces(family));
 }
 
+bool gpusym_algorithm_in_step(unsigned alg)
+{
+    return GS_NONE == algorithms[alg].schedule && !gpusym_family_copies(algorithms[alg].family);
+}
+
 bool gpusym_collective_whole(unsigned coll)
 {
     return collectives[coll].whole;

@@ -108,6 +108,9 @@ unsigned gpusym_family_zero_copy(unsigned family);
 int gpusym_algorithm_schedule(unsigned alg);
 /* Whether the order in which an algorithm reduces is that of the ranks, whatever the message is cut into. */
 bool gpusym_algorithm_reproducible(unsigned alg);
+/* Whether its kernels send what lies in a place before they store there, where a reduce-scatter's output lies over its
+ * input. */
+bool gpusym_algorithm_in_step(unsigned alg);
 /* How a family moves data, and cuts a message. */
 enum gpusym_protocol gpusym_family_protocol(unsigned family);
 enum gpusym_plan gpusym_family_plan(unsigned family);

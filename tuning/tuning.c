@@ -74,7 +74,7 @@ gpusym_tuning_lack_t gpusym_tuning_lacks(const gpusym_tuning_call_t *call, unsig
     if (call->reproducible && !gpusym_algorithm_reproducible(algorithm)) {
         return GPUSYM_TUNING_LACKS_ORDER;
     }
-    if (call->overwrites && (schedule >= 0 || gpusym_family_copies(family))) {
+    if (call->overwrites && !gpusym_algorithm_in_step(algorithm)) {
         return GPUSYM_TUNING_LACKS_STEP;
     }
     if (gpusym_family_copies(family) && !call->copies) {

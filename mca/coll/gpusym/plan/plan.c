@@ -130,14 +130,13 @@ static int find_requested(const coll_gpusym_task_t *task)
     return coll_gpusym_setting(t, coll, coll_gpusym_params.algorithm[coll]);
 }
 
-/* Rings, leaders and islands store before all of it has been sent, and so do copy engines. */
+/* Leaders and islands are not in step either. */
 bool coll_gpusym_plan_overwrites(const coll_gpusym_task_t *task)
 {
     const coll_gpusym_team_t *t = coll_gpusym_task_team(task);
     const int requested = find_requested(task);
     return t->host.all_reach && !t->host.led && !t->host.beside && !coll_gpusym_team_is_part(t) &&
-           (requested < 0 || (gpusym_algorithm_schedule((unsigned) requested) < 0 &&
-                              !gpusym_family_copies(gpusym_algorithm_family((unsigned) requested))));
+           (requested < 0 || gpusym_algorithm_in_step((unsigned) requested));
 }
 
 /* Once per communicator: another algorithm than the requested one is taken. */
