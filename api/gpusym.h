@@ -252,7 +252,7 @@ int gpusym_wait_on_stream(MPI_Request *request, MPI_Status *status, void *stream
  * **Collectives** that use it, from `coll_gpusym_zero_copy_min` bytes on (of a block, or the longest part, where ranks
  * have some for each other), are all-reduce, if the send and the receive buffer lie in registered regions, in one or in
  * two; broadcast, if the buffer does; all-gather, also with counts, and all-to-all (not in place), if the receive
- * buffer does; and reduce-scatters, if the send buffer does.
+ * buffer does; and reduce-scatters (not in place), if the send buffer does.
  * All ranks must then have theirs in the regions of the same handles, at any places there; otherwise the collective
  * fails, as if ranks had queued different ones.
  * A registration of which a rank has fewer bytes than that is used by no rank: data are copied.

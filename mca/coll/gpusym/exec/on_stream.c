@@ -424,9 +424,9 @@ static unsigned buffers_to_map(const coll_gpusym_segments_t *k)
         return COLL_GPUSYM_MAPS_OUT;
     case COLL_GPUSYM_ALLTOALL: /* in place, what comes would overwrite what has still to go */
         return k->in_place ? COLL_GPUSYM_MAPS_NONE : COLL_GPUSYM_MAPS_OUT;
-    case COLL_GPUSYM_REDUCE_SCATTER:
+    case COLL_GPUSYM_REDUCE_SCATTER: /* in place, the result what peers have still to load */
     case COLL_GPUSYM_REDUCE_SCATTER_BLOCK:
-        return COLL_GPUSYM_MAPS_IN;
+        return k->in_place ? COLL_GPUSYM_MAPS_NONE : COLL_GPUSYM_MAPS_IN;
     default:
         return COLL_GPUSYM_MAPS_NONE;
     }
@@ -484,6 +484,7 @@ static void choose(const coll_gpusym_on_stream_t *s, const coll_gpusym_segments_
                                  .simulated = gpusym_current.dev->simulated,
                                  .reproducible = c->reproducible,
                                  .zero_copy = mapped,
+                                 .overwrites = k->even,
                                  .all_reach = true,
                                  .scattered = true,
                                  .ll128 = t->host.ll128,

@@ -350,10 +350,13 @@ static int call_team(coll_gpusym_engine_t *e, const coll_gpusym_args_t *a, const
     if (!coll_gpusym_on_stream_serves(&k)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name, "there are no kernels for it on streams");
     }
+    if (k.even) {
+        coll_gpusym_segments_settle(&k, true);
+    }
     if (0 != coll_gpusym_segments_scratch_bytes(&k)) {
         return fail_on(e, MPI_ERR_UNSUPPORTED_OPERATION, name,
-                       "the elements have gaps, or are reduced and scattered in place: calls on streams take them "
-                       "contiguous, and out of place");
+                       "the elements have gaps, or are reduced and scattered in place in parts of different lengths: "
+                       "calls on streams take them contiguous, and such parts out of place");
     }
     if (0 == k.bytes && k.exact) { /* on all ranks */
         return MPI_SUCCESS;
