@@ -1,23 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs public test suites of point to point and of one-sided calls, unmodified, with every buffer taken for device memory
-# by the simulator:
+# Runs public test suites, unmodified, with every buffer taken for device memory by the simulator:
 #
 #     test/compat/suites.sh BUILDDIR FOLDER [SUITE...]
 #
 # FOLDER has what its user built with this Open MPI's mpicc, each as its own instructions say; a suite that is not there
 # does not run:
-#     FOLDER/mpich     MPICH's test/mpi, without CUDA: suites mpich-pt2pt, mpich-types, mpich-topo, mpich-threads, and
-#                      mpich-part, which needs MPI 4; and one-sided calls, mpich-rma, and mpich-rmahost with host memory
-#                      (of commit 6a79bf6575c3)
+#     FOLDER/mpich     MPICH's test/mpi, without CUDA: suites mpich-coll, mpich-comm, mpich-errors and mpich-threadscoll of
+#                      collectives; mpich-pt2pt, mpich-types, mpich-topo, mpich-threads, and mpich-part, which needs MPI 4;
+#                      and one-sided calls, mpich-rma, and mpich-rmahost with host memory (of commit 6a79bf6575c3)
 #     FOLDER/osu       OSU micro-benchmarks 7.4 without CUDA: suite osu
 #     FOLDER/imb       IMB-MPI1 with -DCHECK, and IMB-MT: suite imb
 #     FOLDER/mpi4py    the sources of mpi4py, with a Python environment venv that has it installed: suite mpi4py
 #
 # What passes without gpusym must pass with it; what does not pass without it is only named. With it each program's
-# messages of device memory are counted, and the closing lines are "N messages of device memory" (by rank 0 of each) and
-# "N passed, M failed, K skipped". SUITES_TIME (60): the seconds that a program may take without gpusym; with it, five
+# collective calls that gpusym served, and its messages of device memory, are counted; the closing lines are "N calls, M
+# messages of device memory" (by rank 0 of each) and "N passed, M failed, K skipped". SUITES_TIME (60): the seconds that a program may take without gpusym; with it, five
 # times as many.
 # shellcheck disable=SC2317  # suites and judges are called by name
 set -u
@@ -40,6 +39,12 @@ once() {
         "$@" >"$log" 2>&1 </dev/null
 }
 
+# How many collective calls a log says that kernels or copies through host memory served for rank 0.
+count_calls() {
+    grep -E '^gpusym: [a-z_]+: native ' "$1" | sed -E 's/.*: native ([0-9]+).* staged ([0-9]+)[ ,].*/\1 \2/' |
+        awk '{n += $1 + $2} END {print n + 0}'
+}
+
 # How many messages a log says that rank 0 sent from device memory or received into it.
 count_messages() {
     grep '^gpusym: p2p:' "$1" | tr -c '0-9\n' ' ' | awk '{for (i = 1; i <= NF; i++) n += $i} END {print n + 0}'
@@ -55,8 +60,8 @@ both() {
         echo "skip $name, $ranks ranks: does not pass without gpusym"
     elif once gpusym "$ranks" "$log" "$@" && $judge "$log"; then
         passed=$((passed + 1))
-        messages=$((messages + $(count_messages "$log")))
-        echo "PASS $name, $ranks ranks: $(count_messages "$log") messages"
+        calls=$((calls + $(count_calls "$log"))) messages=$((messages + $(count_messages "$log")))
+        echo "PASS $name, $ranks ranks: $(count_calls "$log") calls, $(count_messages "$log") messages"
     else
         failed=$((failed + 1))
         echo "FAIL $name, $ranks ranks: $log"
@@ -64,7 +69,7 @@ both() {
     fi
 }
 
-# ---- MPICH: test/mpi/pt2pt, part, topo, threads/pt2pt ----
+# ---- MPICH: folders of test/mpi ----
 
 says_no_errors() {
     grep -q 'No Errors' "$1"
@@ -157,7 +162,7 @@ says_ok() {
 
 suite_mpi4py() {
     local file name
-    for file in mpi4py/test/test_p2p_*.py mpi4py/test/test_{msgspec,status,request}.py; do
+    for file in mpi4py/test/test_{cco,p2p}_*.py mpi4py/test/test_{msgspec,status,request}.py; do
         name=$(basename "$file" .py)
         # shellcheck disable=SC2016  # for the shell of the rank
         both says_ok "mpi4py $name" 2 bash -c '"$@" || true' bash \
@@ -170,14 +175,14 @@ main() {
     builddir=$(cd "${1:?$usage}" && pwd) || exit 2
     cd "${2:?$usage}" || exit 2
     shift 2
-    [ $# -gt 0 ] || set -- mpich-pt2pt mpich-types mpich-part mpich-topo mpich-threads mpich-rma mpich-rmahost osu imb mpi4py
+    [ $# -gt 0 ] || set -- mpich-coll mpich-comm mpich-errors mpich-threadscoll mpich-pt2pt mpich-types mpich-part mpich-topo mpich-threads mpich-rma mpich-rmahost osu imb mpi4py
     # shellcheck source=/dev/null
     . "$builddir/test/build.env" || exit 2
     # shellcheck source=test/mpirun.sh
     . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
     export OMPI_MCA_opal_mca_base_component_path=$builddir/components:$GPUSYM_OMPI_PATH_TAIL
     results=$builddir/test/results/suites limit=${SUITES_TIME:-60}
-    passed=0 failed=0 skipped=0 messages=0 device=1 before=()
+    passed=0 failed=0 skipped=0 calls=0 messages=0 device=1 before=()
     mkdir -p "$results" || exit 2
     for suite in "$@"; do
         [ -e "${suite%%-*}" ] || {
@@ -185,7 +190,9 @@ main() {
             continue
         }
         case $suite in
-            mpich-types) mpich_list pt2pt testlist.dtp && mpich_list part testlist.dtp ;;
+            mpich-errors) mpich_list errors/coll testlist ;;
+            mpich-threadscoll) mpich_list threads/coll testlist && mpich_list threads/comm testlist ;;
+            mpich-types) mpich_list coll testlist.dtp && mpich_list pt2pt testlist.dtp && mpich_list part testlist.dtp ;;
             mpich-rma) mpich_rma ;;
             mpich-rmahost)
                 device=0
@@ -193,12 +200,12 @@ main() {
                 device=1
                 ;;
             mpich-threads) mpich_list threads/pt2pt testlist ;;
-            mpich-pt2pt | mpich-part | mpich-topo) mpich_list "${suite#mpich-}" testlist ;;
+            mpich-coll | mpich-comm | mpich-pt2pt | mpich-part | mpich-topo) mpich_list "${suite#mpich-}" testlist ;;
             osu | imb | mpi4py) "suite_$suite" ;;
             *) die "no suite $suite" ;;
         esac
     done
-    echo "$messages messages of device memory"
+    echo "$calls calls, $messages messages of device memory"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed -eq 0 ] && [ $passed -gt 0 ]
     exit

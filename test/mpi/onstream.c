@@ -136,7 +136,7 @@ static const MPI_Aint *wide_displs(const int *displs)
     COLLECTIVE(reduce_scatter, Reduce_scatter, (input(w, in), out, C(w->counts), MPI_INT, w->op, w->comm A),           \
                end_of(w->counts, w->displs), w->in_place ? end_of(w->counts, w->displs) : w->counts[rank])             \
     COLLECTIVE(reduce_scatter_block, Reduce_scatter_block, (input(w, in), out, w->count, MPI_INT, w->op, w->comm A),   \
-               w->count *ranks, w->in_place ? w->count * ranks : w->count)                                             \
+               w->count *ranks, w->in_place ? w->count *ranks : w->count)                                              \
     COLLECTIVE(alltoall, Alltoall, (input(w, in), w->count, MPI_INT, out, w->count, MPI_INT, w->comm A),               \
                w->count *ranks, w->count *ranks)                                                                       \
     COLLECTIVE(alltoallv, Alltoallv,                                                                                   \
@@ -308,8 +308,8 @@ static what_t make_what(uint32_t *state, MPI_Comm comm)
                 .root = (int) (next_random(state) % (uint32_t) ranks),
                 .op = ops[next_random(state) % 3],
                 .comm = comm};
-    w.in_place = 0 == next_random(state) % 3 && bcast_number != w.coll && gather_number != w.coll &&
-                 scatter_number != w.coll;
+    w.in_place =
+        0 == next_random(state) % 3 && bcast_number != w.coll && gather_number != w.coll && scatter_number != w.coll;
     make_lengths(&w, next_random(state));
     for (int r = 0, at = 0; r < ranks; r++) {
         const uint32_t more = next_random(state) % 4;
@@ -403,10 +403,10 @@ static void slot_queue(slot_t *s, void *stream)
 /* Words of the output that MPI defines: behind a part that is reduced and scattered in place it does not. */
 static size_t count_defined(const what_t *w, size_t out)
 {
-    return !w->in_place                        ? out
-           : reduce_scatter_number == w->coll ? (size_t) w->counts[rank]
+    return !w->in_place                             ? out
+           : reduce_scatter_number == w->coll       ? (size_t) w->counts[rank]
            : reduce_scatter_block_number == w->coll ? (size_t) w->count
-                                                     : out;
+                                                    : out;
 }
 
 /* Compares it, once its stream has been synchronized. MPI does it on host memory, on another communicator. */
