@@ -135,7 +135,7 @@ static void read_coll(fuzz_input_t *in)
     int reason;
 
     tame = tame_nothing;
-    coll_gpusym_params.warn = (double) (fuzz_number(in, 1) % 2);
+    gpusym_params.warn = (double) (fuzz_number(in, 1) % 2);
     gpusym_params.device = kinds[fuzz_number(in, 1) % 4];
     coll_gpusym_peers_publish();
     MUST(MPI_SUCCESS == coll_gpusym_peers_find(NULL, peer, &reason));

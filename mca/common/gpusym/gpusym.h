@@ -19,6 +19,7 @@ typedef enum { GPUSYM_P2P_AUTO, GPUSYM_P2P_STAGED, GPUSYM_P2P_OFF } gpusym_p2p_t
 typedef struct {
     int device;                /* gpusym_device_choice_t */
     int verbose;               /* level of the lines (log.h) */
+    double warn;               /* seconds after which a call tells which ranks it waits for; 0: never */
     unsigned long heap_size;   /* bytes of a slab of the symmetric heap */
     int heap_slabs;            /* slabs that it may have; 0: one */
     bool heap_vmm;             /* they lie on virtual memory, where the device has it */

@@ -56,6 +56,10 @@ static const gpusym_var_number_t numbers[] = {
     {"scratch_max", MCA_BASE_VAR_TYPE_UNSIGNED_LONG, 4, FIELD(scratch_max), 256 * MIB, 0, 1048576 * MIB, 0, "bytes",
      "Maximum GPU memory that a process keeps between calls for packed data. A call that needs more allocates it, "
      "which takes about 1 ms. The suffixes K, M and G are accepted"},
+    {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
+     "Time after which a waiting collective reports the ranks that it waits for, and where they were last, and a "
+     "waiting one-sided call on GPU memory the ranks. The report repeats after twice that time, four times that time, "
+     "and so on. 0: no report, and no message about ranks whose parameters differ"},
     {"verbose", MCA_BASE_VAR_TYPE_INT, 2, FIELD(verbose), 0, 0, 100, 0, "",
      "Verbosity on stderr. 1: one line per job, with versions and the device; 2: also decisions of each process, and "
      "why a feature is not used; 5: also one line per communicator. The higher of this parameter and "

@@ -19,6 +19,7 @@
 #include "mca/osc/gpusym/combine.h"
 #include "mca/osc/gpusym/remote.h"
 #include "mca/osc/gpusym/swap.h"
+#include "mca/osc/gpusym/wait.h"
 
 /* Bytes of the longest basic type. */
 #define BASIC_MAX 64u
@@ -27,7 +28,7 @@
 
 static int lock_target(osc_gpusym_window_t *w, int target)
 {
-    return osc_gpusym_get_turn(w, &w->words[target].accumulates);
+    return osc_gpusym_get_turn(w, &w->words[target].accumulates, OSC_GPUSYM_FOR_ACCUMULATE, (uint32_t) target);
 }
 
 static void unlock_target(const osc_gpusym_window_t *w, int target)

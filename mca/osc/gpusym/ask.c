@@ -13,6 +13,7 @@
 #include "opal/util/output.h"
 
 #include "mca/osc/gpusym/serve.h"
+#include "mca/osc/gpusym/wait.h"
 
 enum { NONE, READ, WRITE };
 
@@ -124,6 +125,12 @@ static bool is_answered(void *arg)
     return NONE == __atomic_load_n(&a->box->request, __ATOMIC_ACQUIRE);
 }
 
+static bool is_asked(void *arg, uint32_t rank)
+{
+    const ask_t *a = arg;
+    return a->box == &a->w->mailbox[rank];
+}
+
 /* Has the owner do what the box has. */
 static int post(ask_t *a)
 {
@@ -134,7 +141,7 @@ static int post(ask_t *a)
         memcpy(a->box->data, a->packed, a->bytes);
     }
     __atomic_store_n(&a->box->request, a->write ? WRITE : READ, __ATOMIC_RELEASE);
-    a->rc = osc_gpusym_window_wait(a->w, is_answered, a);
+    a->rc = osc_gpusym_window_wait(a->w, &(osc_gpusym_wait_t){is_answered, is_asked, a, OSC_GPUSYM_FOR_ANSWER, 0});
     if (OMPI_SUCCESS != a->rc) {
         return a->rc;
     }
@@ -248,7 +255,7 @@ int osc_gpusym_ask(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l,
     if (copy_directly(w, target, l, at, packed, write)) {
         return OMPI_SUCCESS;
     }
-    a.rc = osc_gpusym_get_turn(w, &a.box->origins);
+    a.rc = osc_gpusym_get_turn(w, &a.box->origins, OSC_GPUSYM_FOR_ANSWER, (uint32_t) target);
     if (OMPI_SUCCESS != a.rc) {
         return a.rc;
     }

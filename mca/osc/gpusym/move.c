@@ -21,6 +21,7 @@
 #include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/remote.h"
 #include "mca/osc/gpusym/report.h"
+#include "mca/osc/gpusym/wait.h"
 
 int osc_gpusym_refuse(const char *call, const char *why)
 {

@@ -34,6 +34,7 @@
 #include "mca/osc/gpusym/remote.h"
 #include "mca/osc/gpusym/serve.h"
 #include "mca/osc/gpusym/sync.h"
+#include "mca/osc/gpusym/wait.h"
 #include "mca/osc/gpusym/window.h"
 #include "mca/osc/gpusym/wrap.h"
 

@@ -13,6 +13,7 @@
 #include "mca/common/ompi/pieces.h"
 #include "mca/common/ompi/tags.h"
 #include "mca/osc/gpusym/report.h"
+#include "mca/osc/gpusym/wait.h"
 
 #define ORDERS 4u /* with data, under way */
 
@@ -214,10 +215,16 @@ static bool order_ended(void *arg)
     return 0 != __atomic_load_n(&o->ended, __ATOMIC_ACQUIRE);
 }
 
+static bool order_is_for(void *arg, uint32_t rank)
+{
+    const order_t *o = arg;
+    return rank == (uint32_t) o->target;
+}
+
 /* Waits for a kept order. After an error of the wait it stays where it is. */
 static int wait_for_order(order_t *o)
 {
-    return osc_gpusym_window_wait(o->w, order_ended, o);
+    return osc_gpusym_window_wait(o->w, &(osc_gpusym_wait_t){order_ended, order_is_for, o, OSC_GPUSYM_FOR_ANSWER, 0});
 }
 
 /* ---- flushes ---- */
@@ -233,10 +240,16 @@ static bool is_flushed(void *arg)
     return !poll_orders(f->w, f->target);
 }
 
+static bool is_to_answer(void *arg, uint32_t rank)
+{
+    const flush_t *f = arg;
+    return (f->target < 0 || rank == (uint32_t) f->target) && poll_orders(f->w, (int) rank);
+}
+
 int osc_gpusym_remote_flush(osc_gpusym_window_t *w, int target)
 {
     flush_t f = {w, target};
-    return osc_gpusym_window_wait(w, is_flushed, &f);
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){is_flushed, is_to_answer, &f, OSC_GPUSYM_FOR_ANSWER, 0});
 }
 
 /* ---- the origin's memory ---- */
@@ -404,6 +417,11 @@ static bool some_order_free(void *arg)
     return some;
 }
 
+static int wait_for_any(osc_gpusym_window_t *w)
+{
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){some_order_free, NULL, w, OSC_GPUSYM_FOR_ANSWER, 0});
+}
+
 static int access_all(access_t *a)
 {
     const uint64_t bytes = a->call->at->layout.bytes;
@@ -414,7 +432,7 @@ static int access_all(access_t *a)
         if (NULL != o) {
             rc = start_access(a, o, &off);
         } else {
-            rc = a->nmine > 0 ? end_first(a) : osc_gpusym_window_wait(a->w, some_order_free, a->w);
+            rc = a->nmine > 0 ? end_first(a) : wait_for_any(a->w);
         }
     }
     while (a->nmine > 0) {

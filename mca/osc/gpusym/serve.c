@@ -25,6 +25,7 @@
 #include "mca/osc/gpusym/attach.h"
 #include "mca/osc/gpusym/reduce.h"
 #include "mca/osc/gpusym/report.h"
+#include "mca/osc/gpusym/wait.h"
 
 #define RECEIVES 4u /* posted */
 #define ANSWERS 4u  /* with data, under way */

@@ -19,6 +19,7 @@
 #include "mca/common/gpusym/lock.h"
 #include "mca/osc/gpusym/move.h"
 #include "mca/osc/gpusym/remote.h"
+#include "mca/osc/gpusym/wait.h"
 
 /* Whether this rank has a passive access epoch. */
 static bool locks(const osc_gpusym_window_t *w)
@@ -84,13 +85,19 @@ static int find_members(const osc_gpusym_window_t *w, ompi_group_t *group, bool 
     return rc;
 }
 
+static bool has_not_posted(void *arg, uint32_t t)
+{
+    const osc_gpusym_window_t *w = arg;
+    return w->in_start[t] &&
+           (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) - w->starts[t]) < 0;
+}
+
 static bool all_posted(void *arg)
 {
     const osc_gpusym_window_t *w = arg;
 
     for (uint32_t t = 0; t < w->n; t++) {
-        if (w->in_start[t] && (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) -
-                                         w->starts[t]) < 0) {
+        if (has_not_posted(arg, t)) {
             return false;
         }
     }
@@ -119,7 +126,7 @@ int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_
     for (uint32_t t = 0; t < w->n; t++) {
         w->starts[t] += w->in_start[t] ? 1 : 0;
     }
-    rc = osc_gpusym_window_wait(w, all_posted, w);
+    rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){all_posted, has_not_posted, w, OSC_GPUSYM_FOR_POST, 0});
     w->started = OMPI_SUCCESS == rc;
     return rc;
 }
@@ -171,14 +178,19 @@ int osc_gpusym_post(struct ompi_group_t *group, int assertion, struct ompi_win_t
     return rc;
 }
 
+static bool has_not_completed(void *arg, uint32_t o)
+{
+    const osc_gpusym_window_t *w = arg;
+    return w->in_post[o] && (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->completed, w->rank, o), __ATOMIC_ACQUIRE) -
+                                       w->waits[o]) < 0;
+}
+
 static bool all_completed(void *arg)
 {
     const osc_gpusym_window_t *w = arg;
 
     for (uint32_t o = 0; o < w->n; o++) {
-        if (w->in_post[o] &&
-            (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->completed, w->rank, o), __ATOMIC_ACQUIRE) - w->waits[o]) <
-                0) {
+        if (has_not_completed(arg, o)) {
             return false;
         }
     }
@@ -195,7 +207,8 @@ int osc_gpusym_wait(struct ompi_win_t *win)
     if (!w->exposed) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = osc_gpusym_window_wait(w, all_completed, w);
+    const int rc = osc_gpusym_window_wait(
+        w, &(osc_gpusym_wait_t){all_completed, has_not_completed, w, OSC_GPUSYM_FOR_COMPLETE, 0});
     w->exposed = false;
     return rc;
 }
@@ -246,35 +259,23 @@ static void count_lock(osc_gpusym_held_t held, bool got)
     }
 }
 
-typedef struct {
-    osc_gpusym_window_t *w;
-    uint32_t target;
-    bool exclusive;
-} try_t;
-
-static bool try_ahead(void *arg)
-{
-    const try_t *t = arg;
-    return osc_gpusym_try_lock(t->w, t->target, t->w->rank, t->exclusive, true);
-}
-
 /* Waits for it. */
 static int get_lock(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t held, bool ahead)
 {
-    try_t t = {w, target, OSC_GPUSYM_EXCLUSIVE == held};
+    const bool exclusive = OSC_GPUSYM_EXCLUSIVE == held;
     osc_gpusym_queue_t *q = &w->words[target].lockers;
 
     if (!osc_gpusym_is_near(w, (int) target)) {
         return osc_gpusym_remote_lock(w, (int) target, OSC_GPUSYM_LOCK, held, ahead);
     }
-    if (osc_gpusym_try_lock(w, target, w->rank, t.exclusive, ahead)) {
+    if (osc_gpusym_try_lock(w, target, w->rank, exclusive, ahead)) {
         return OMPI_SUCCESS;
     }
     if (ahead) {
-        return osc_gpusym_window_wait(w, try_ahead, &t);
+        return osc_gpusym_await_lock(w, target, exclusive);
     }
-    int rc = osc_gpusym_get_turn(w, q);
-    rc = OMPI_SUCCESS == rc ? osc_gpusym_window_wait(w, try_ahead, &t) : rc;
+    int rc = osc_gpusym_get_turn(w, q, OSC_GPUSYM_FOR_LOCK, target);
+    rc = OMPI_SUCCESS == rc ? osc_gpusym_await_lock(w, target, exclusive) : rc;
     if (OMPI_SUCCESS == rc) {
         osc_gpusym_next_turn(q);
     }
@@ -321,7 +322,7 @@ static int get_turns(osc_gpusym_window_t *w, uint32_t *n)
 
     for (*n = 0; OMPI_SUCCESS == rc && *n < w->n; *n += OMPI_SUCCESS == rc ? 1 : 0) {
         rc = osc_gpusym_is_near(w, (int) *n)
-                 ? osc_gpusym_get_turn(w, &w->words[*n].lockers)
+                 ? osc_gpusym_get_turn(w, &w->words[*n].lockers, OSC_GPUSYM_FOR_LOCK, *n)
                  : osc_gpusym_remote_lock(w, (int) *n, OSC_GPUSYM_TURN, OSC_GPUSYM_UNLOCKED, false);
     }
     return rc;

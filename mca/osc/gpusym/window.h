@@ -204,16 +204,4 @@ uint32_t osc_gpusym_take_ticket(osc_gpusym_queue_t *q);
 bool osc_gpusym_is_turn(const osc_gpusym_queue_t *q, uint32_t ticket);
 void osc_gpusym_next_turn(osc_gpusym_queue_t *q);
 
-/* Looks whether the others live. MPI_ERR_OTHER: one has died, which is said once a process. */
-int osc_gpusym_window_look(osc_gpusym_window_t *w);
-/* Waits until true(arg), with progress. MPI_ERR_OTHER, with a message: a rank has died. */
-int osc_gpusym_window_wait(osc_gpusym_window_t *w, bool (*true_now)(void *arg), void *arg);
-/* Takes a ticket, and waits for its turn. After an error nobody gets a turn any more. */
-int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q);
-/* Makes progress in a call that need not wait: a program that makes only such calls must not keep others waiting for
- * memory that this rank owns. */
-void osc_gpusym_window_progress(const osc_gpusym_window_t *w);
-/* A barrier of all ranks. */
-int osc_gpusym_window_barrier(osc_gpusym_window_t *w);
-
 #endif

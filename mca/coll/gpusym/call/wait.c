@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/team/islands.h"
 #include "mca/common/gpusym/agree/status.h"
 #include "mca/common/gpusym/agree/table.h"
+#include "mca/common/gpusym/gpusym.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
 #define HEALTH_NS 10000000ull
@@ -208,7 +209,7 @@ static void tell_missing(coll_gpusym_wait_t *wait, const waiter_t *w)
 bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t, unsigned coll, uint64_t seq,
                            coll_gpusym_wait_for_t what, uint64_t gap_ns)
 {
-    const coll_gpusym_params_t *c = &coll_gpusym_params;
+    const double limit = coll_gpusym_params.timeout_host, warn = gpusym_params.warn;
     const waiter_t w = {t, coll, seq, what};
     const uint32_t step = (uint32_t) what << 4 | (uint32_t) t->boot.step; /* less than 16 of each */
 
@@ -217,12 +218,12 @@ bool coll_gpusym_wait_note(coll_gpusym_wait_t *wait, const coll_gpusym_team_t *t
         wait->waited_ns = wait->reports = 0;
     }
     wait->waited_ns += gap_ns < GAP_NS ? gap_ns : GAP_NS;
-    if (c->timeout_host > 0 && (double) wait->waited_ns > c->timeout_host * 1e9) {
+    if (limit > 0 && (double) wait->waited_ns > limit * 1e9) {
         return true;
     }
-    if (c->warn > 0 && wait->reports < 40 &&
+    if (warn > 0 && wait->reports < 40 &&
         (double) wait->waited_ns >=
-            c->warn * 1e9 * (double) (1ull << wait->reports) + (double) (coll_gpusym_team_rank(t) * STAGGER_NS)) {
+            warn * 1e9 * (double) (1ull << wait->reports) + (double) (coll_gpusym_team_rank(t) * STAGGER_NS)) {
         tell_missing(wait, &w);
     }
     return false;

@@ -45,10 +45,6 @@ static const gpusym_var_number_t numbers[] = {
      "Maximum time that a collective waits for ranks that have not called it, or a nonblocking one for ranks that have "
      "not begun it because they are outside MPI. When it expires, the collective ends "
      "with an error. 0: no limit"},
-    {"warn", MCA_BASE_VAR_TYPE_DOUBLE, 3, FIELD(warn), 30, 0, 1000000, 0, "seconds",
-     "Time after which a waiting collective reports the ranks that it waits for, and where they were last. The "
-     "report repeats after twice that time, four times that time, and so on. 0: no report, and no message about "
-     "ranks whose parameters differ"},
     {"share_gpu", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(share_gpu), 0, 0, 1, 0, "",
      "Ignored. If ranks share a GPU, one of them runs the kernels for all of them"},
     {"zero_copy", MCA_BASE_VAR_TYPE_BOOL, 3, FIELD(zero_copy), 1, 0, 1, 0, "",

@@ -37,7 +37,6 @@ typedef struct {
     unsigned chunk;      /* two-shot: bytes that a block takes at a time; 0: by the tuning table */
     double timeout;      /* seconds one GPU waits for another inside a kernel; 0: no limit */
     double timeout_host; /* seconds a call waits for ranks that do not come; 0: no limit */
-    double warn;         /* seconds after which a call tells which ranks it waits for; 0: never */
     bool share_gpu;      /* ignored */
     int linger;       /* how long a resident kernel waits for the next call, in microseconds; -1: by the tuning table */
     int resident_max; /* longest message in bytes, or segment, of a resident kernel; -1: by the rules */

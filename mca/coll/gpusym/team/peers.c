@@ -395,7 +395,7 @@ static void report_reason(struct ompi_communicator_t *comm, const survey_t *surv
     gpusym_comm_label(comm, name, sizeof(name));
     GPUSYM_LOG(2, "%s: each rank stages its own device buffers: %s: %s", name,
                coll_gpusym_reason_doc((unsigned) reason), survey->why);
-    if (survey->mistake && !peers.warned && coll_gpusym_params.warn > 0 && is_speaker(survey)) {
+    if (survey->mistake && !peers.warned && gpusym_params.warn > 0 && is_speaker(survey)) {
         peers.warned = true;
         coll_gpusym_help("other-peers", name, survey->why, survey->rank);
     }
