@@ -92,18 +92,6 @@ static bool has_not_posted(void *arg, uint32_t t)
            (int32_t) (__atomic_load_n(osc_gpusym_word(w, w->posted, t, w->rank), __ATOMIC_ACQUIRE) - w->starts[t]) < 0;
 }
 
-static bool all_posted(void *arg)
-{
-    const osc_gpusym_window_t *w = arg;
-
-    for (uint32_t t = 0; t < w->n; t++) {
-        if (has_not_posted(arg, t)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* MPI_MODE_NOCHECK says that the posts have come: then this does not wait. */
 int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_t *win)
 {
@@ -126,7 +114,7 @@ int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_
     for (uint32_t t = 0; t < w->n; t++) {
         w->starts[t] += w->in_start[t] ? 1 : 0;
     }
-    rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){all_posted, has_not_posted, w, OSC_GPUSYM_FOR_POST, 0});
+    rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_posted, w, OSC_GPUSYM_FOR_POST, 0});
     w->started = OMPI_SUCCESS == rc;
     return rc;
 }
@@ -185,16 +173,9 @@ static bool has_not_completed(void *arg, uint32_t o)
                                        w->waits[o]) < 0;
 }
 
-static bool all_completed(void *arg)
+static osc_gpusym_wait_t for_completion(osc_gpusym_window_t *w)
 {
-    const osc_gpusym_window_t *w = arg;
-
-    for (uint32_t o = 0; o < w->n; o++) {
-        if (has_not_completed(arg, o)) {
-            return false;
-        }
-    }
-    return true;
+    return (osc_gpusym_wait_t){NULL, has_not_completed, w, OSC_GPUSYM_FOR_COMPLETE, 0};
 }
 
 int osc_gpusym_wait(struct ompi_win_t *win)
@@ -207,8 +188,8 @@ int osc_gpusym_wait(struct ompi_win_t *win)
     if (!w->exposed) {
         return MPI_ERR_RMA_SYNC;
     }
-    const int rc = osc_gpusym_window_wait(
-        w, &(osc_gpusym_wait_t){all_completed, has_not_completed, w, OSC_GPUSYM_FOR_COMPLETE, 0});
+    const osc_gpusym_wait_t wait = for_completion(w);
+    const int rc = osc_gpusym_window_wait(w, &wait);
     w->exposed = false;
     return rc;
 }
@@ -223,7 +204,8 @@ int osc_gpusym_test(struct ompi_win_t *win, int *flag)
     if (!w->exposed) {
         return MPI_ERR_RMA_SYNC;
     }
-    *flag = all_completed(w);
+    const osc_gpusym_wait_t wait = for_completion(w);
+    *flag = osc_gpusym_wait_ended(w, &wait);
     if (!*flag) {
         opal_progress();
     }

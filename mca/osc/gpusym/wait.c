@@ -177,11 +177,24 @@ static int look(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, patience_
     return rc;
 }
 
+bool osc_gpusym_wait_ended(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait)
+{
+    bool missed = false;
+
+    if (NULL != wait->ended) {
+        return wait->ended(wait->arg);
+    }
+    for (uint32_t i = 0; i < w->n && !missed; i++) {
+        missed = wait->misses(wait->arg, i);
+    }
+    return !missed;
+}
+
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait)
 {
     patience_t p = {.reports = 0};
 
-    for (uint32_t i = 1; !wait->ended(wait->arg); i++) {
+    for (uint32_t i = 1; !osc_gpusym_wait_ended(w, wait); i++) {
         opal_progress();
         if (0 != i % 64) {
             continue;
@@ -194,7 +207,7 @@ int osc_gpusym_window_wait(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait
         const int rc = look(w, wait, &p, now);
         if (OMPI_SUCCESS != rc) {
             lose(w);
-            return wait->ended(wait->arg) ? OMPI_SUCCESS : rc;
+            return osc_gpusym_wait_ended(w, wait) ? OMPI_SUCCESS : rc;
         }
     }
     return OMPI_SUCCESS;
@@ -271,18 +284,6 @@ static bool has_not_entered(void *arg, uint32_t rank)
     return (int32_t) (__atomic_load_n(&w->words[rank].barrier, __ATOMIC_ACQUIRE) - w->words[w->rank].barrier) < 0;
 }
 
-static bool all_entered(void *arg)
-{
-    const osc_gpusym_window_t *w = arg;
-
-    for (uint32_t i = 0; i < w->n; i++) {
-        if (has_not_entered(arg, i)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool request_ended(void *arg)
 {
     const struct ompi_request_t *request = arg;
@@ -310,5 +311,5 @@ int osc_gpusym_window_barrier(osc_gpusym_window_t *w)
         return barrier_apart(w);
     }
     __atomic_fetch_add(&w->words[w->rank].barrier, 1, __ATOMIC_SEQ_CST);
-    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){all_entered, has_not_entered, w, OSC_GPUSYM_FOR_BARRIER, 0});
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_entered, w, OSC_GPUSYM_FOR_BARRIER, 0});
 }

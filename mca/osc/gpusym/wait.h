@@ -20,7 +20,7 @@ typedef enum {
 } osc_gpusym_for_t;
 
 typedef struct {
-    bool (*ended)(void *arg);                 /* whether the wait has; called often */
+    bool (*ended)(void *arg); /* whether the wait has; NULL: it has once it misses no rank. Called often */
     bool (*misses)(void *arg, uint32_t rank); /* whether it waits for that rank; NULL: that is not known */
     void *arg;                                /* of both */
     osc_gpusym_for_t what;
@@ -29,6 +29,8 @@ typedef struct {
 
 /* Waits. MPI_ERR_OTHER, with a message: a rank has died. */
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait);
+/* Whether it has ended. */
+bool osc_gpusym_wait_ended(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait);
 /* Looks whether the others live. MPI_ERR_OTHER: one has died, which is said once a process. */
 int osc_gpusym_window_look(osc_gpusym_window_t *w);
 
