@@ -236,3 +236,16 @@ void gpusym_help(const char *format, ...)
     gpusym_help_list(format, ap);
     va_end(ap);
 }
+
+void gpusym_append(char *text, size_t size, size_t *used, const char *format, ...)
+{
+    va_list ap;
+
+    if (*used >= size) {
+        return;
+    }
+    va_start(ap, format);
+    const int n = vsnprintf(text + *used, size - *used, format, ap);
+    va_end(ap);
+    *used += n > 0 ? (size_t) n : 0;
+}

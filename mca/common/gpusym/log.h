@@ -8,6 +8,7 @@
 #define GPUSYM_COMMON_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 /* Takes a line in place of stderr: a test. The line ends with a newline. */
 typedef void gpusym_log_print_t(const char *line);
@@ -46,5 +47,10 @@ void gpusym_log_name(unsigned long rank, const char *host);
  * printed the same but for numbers within the last ten seconds or so, it is a line of level 2. Any thread. */
 void gpusym_help(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void gpusym_help_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+
+/* Appends to a text of `size` bytes, with its end, as far as it fits. *used: its length, 0 at first; once it does not
+ * fit, what it would have been. */
+void gpusym_append(char *text, size_t size, size_t *used, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

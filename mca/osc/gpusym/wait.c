@@ -6,7 +6,6 @@
 #include "mca/osc/gpusym/wait.h"
 
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "ompi/request/request.h"
@@ -14,6 +13,7 @@
 #include "opal/util/output.h"
 
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/log.h"
 
 /* Between two looks whether the others live. A longer gap is not all counted as waiting: this process may have been
  * stopped. */
@@ -32,16 +32,6 @@ typedef struct {
     size_t used;
 } report_t;
 
-static __attribute__((format(printf, 2, 3))) void append(report_t *r, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    const int n = vsnprintf(r->text + r->used, sizeof r->text - r->used, format, arguments);
-    va_end(arguments);
-    r->used += n > 0 ? (size_t) n : 0;
-    r->used = r->used < sizeof r->text ? r->used : sizeof r->text - 1;
-}
-
 static void append_missing(report_t *r, const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait)
 {
     uint32_t found = 0;
@@ -52,40 +42,33 @@ static void append_missing(report_t *r, const osc_gpusym_window_t *w, const osc_
         }
         found++;
         if (found <= RANKS_TOLD) {
-            append(r, "%srank %u", 1 == found ? "" : ", ", (unsigned) i);
+            gpusym_append(r->text, sizeof r->text, &r->used, "%srank %u", 1 == found ? "" : ", ", (unsigned) i);
             if (NULL != w->part[i].process) {
-                append(r, " (pid %d)", gpusym_peer_pid(w->part[i].process));
+                gpusym_append(r->text, sizeof r->text, &r->used, " (pid %d)", gpusym_peer_pid(w->part[i].process));
             }
         }
     }
     if (found > RANKS_TOLD) {
-        append(r, " and %u more", (unsigned) (found - RANKS_TOLD));
+        gpusym_append(r->text, sizeof r->text, &r->used, " and %u more", (unsigned) (found - RANKS_TOLD));
     } else if (0 == found) {
-        append(r, "other ranks");
+        gpusym_append(r->text, sizeof r->text, &r->used, "other ranks");
     }
 }
 
 static void append_what(report_t *r, const osc_gpusym_wait_t *wait)
 {
-    switch (wait->what) {
-    case OSC_GPUSYM_FOR_POST:
-        append(r, "call MPI_Win_post");
-        break;
-    case OSC_GPUSYM_FOR_COMPLETE:
-        append(r, "call MPI_Win_complete");
-        break;
-    case OSC_GPUSYM_FOR_BARRIER:
-        append(r, "call MPI_Win_fence or MPI_Win_free");
-        break;
-    case OSC_GPUSYM_FOR_LOCK:
-        append(r, "release the lock of rank %u", (unsigned) wait->target);
-        break;
-    case OSC_GPUSYM_FOR_ACCUMULATE:
-        append(r, "end an accumulate to rank %u", (unsigned) wait->target);
-        break;
-    case OSC_GPUSYM_FOR_ANSWER:
-        append(r, "answer, in a call of MPI there (when asked for a lock: once that is free)");
-        break;
+    static const char *const texts[] = {
+        [OSC_GPUSYM_FOR_POST] = "call MPI_Win_post",
+        [OSC_GPUSYM_FOR_COMPLETE] = "call MPI_Win_complete",
+        [OSC_GPUSYM_FOR_BARRIER] = "call MPI_Win_fence or MPI_Win_free",
+        [OSC_GPUSYM_FOR_LOCK] = "release the lock of rank ",
+        [OSC_GPUSYM_FOR_ACCUMULATE] = "end an accumulate to rank ",
+        [OSC_GPUSYM_FOR_ANSWER] = "answer, in a call of MPI there (when asked for a lock: once that is free)",
+    };
+
+    gpusym_append(r->text, sizeof r->text, &r->used, " to %s", texts[wait->what]);
+    if (OSC_GPUSYM_FOR_LOCK == wait->what || OSC_GPUSYM_FOR_ACCUMULATE == wait->what) {
+        gpusym_append(r->text, sizeof r->text, &r->used, "%u", (unsigned) wait->target);
     }
 }
 
@@ -107,7 +90,6 @@ static void tell(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, ui
     char name[GPUSYM_COMM_LABEL_MAX];
 
     append_missing(&r, w, wait);
-    append(&r, " to ");
     append_what(&r, wait);
     fprintf(stderr,
             "gpusym: rank %u of a window on %s has waited %.1f s for %s. If that is too long, check where it is "

@@ -9,7 +9,6 @@
  */
 #include "mca/coll/gpusym/call/wait.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "mca/coll/gpusym/args/names.h"
@@ -19,6 +18,7 @@
 #include "mca/common/gpusym/agree/status.h"
 #include "mca/common/gpusym/agree/table.h"
 #include "mca/common/gpusym/gpusym.h"
+#include "mca/common/gpusym/log.h"
 
 /* How often a waiting rank checks whether its peers and its GPU are well. In nanoseconds. */
 #define HEALTH_NS 10000000ull
@@ -53,19 +53,6 @@ bool coll_gpusym_health_due(coll_gpusym_health_t *h)
     h->gap_ns = 0 != h->checked_ns ? now - h->checked_ns : 0;
     h->checked_ns = now;
     return true;
-}
-
-/* Appends to a text of `size` bytes, as far as it fits. */
-static __attribute__((format(printf, 4, 5))) void append(char *buf, size_t size, size_t *used, const char *format, ...)
-{
-    va_list ap;
-    if (*used >= size) {
-        return;
-    }
-    va_start(ap, format);
-    const int n = vsnprintf(buf + *used, size - *used, format, ap);
-    va_end(ap);
-    *used += n > 0 ? (size_t) n : 0;
 }
 
 /* The pages of rank r, while the team's lines are not mapped. False: it has none yet, or they cannot be found. */
@@ -126,24 +113,25 @@ static void describe_rank(const coll_gpusym_team_t *t, uint32_t r, bool known, c
 {
     const unsigned long long calls = t->host.joined ? (unsigned long long) gpusym_agreement_last(&t->host.rc, r) : 0;
 
-    append(buf, size, used, "rank %u (pid %d)", coll_gpusym_team_member(t, r),
-           coll_gpusym_peer_process(t->host.peers[r]));
+    gpusym_append(buf, size, used, "rank %u (pid %d)", coll_gpusym_team_member(t, r),
+                  coll_gpusym_peer_process(t->host.peers[r]));
     if (!known) {
-        append(buf, size, used, ", which has called no gpusym collective yet, or has ended");
+        gpusym_append(buf, size, used, ", which has called no gpusym collective yet, or has ended");
         return;
     }
     if (t->host.joined) {
-        append(buf, size, used, ", which has made %llu such calls here", calls);
+        gpusym_append(buf, size, used, ", which has made %llu such calls here", calls);
     } else if (!seen->begun) {
-        append(buf, size, used, ", which has made none here");
+        gpusym_append(buf, size, used, ", which has made none here");
     }
     if ('\0' == seen->label[0]) {
         return;
     }
     const int coll = seen->what < 0 ? -1 : (int) ((unsigned) seen->what & WHAT_MASK);
-    append(buf, size, used, ", last seen in %s of %s about %.1f s ago",
-           coll < 0 || coll >= (int) COLL_GPUSYM_COLLS ? "the first collective" : coll_gpusym_mpi_name((unsigned) coll),
-           seen->label, 1e-9 * (double) seen->age_ns);
+    gpusym_append(buf, size, used, ", last seen in %s of %s about %.1f s ago",
+                  coll < 0 || coll >= (int) COLL_GPUSYM_COLLS ? "the first collective"
+                                                              : coll_gpusym_mpi_name((unsigned) coll),
+                  seen->label, 1e-9 * (double) seen->age_ns);
 }
 
 /* All ranks that the call waits for, in words; the highest mark of another rank's reports of this wait. */
@@ -168,15 +156,16 @@ static uint64_t describe_missing(const waiter_t *w, char *buf, size_t size)
         }
         found++;
         if (found <= RANKS_TOLD) {
-            append(buf, size, &used, 1 == found ? "" : "; ");
+            gpusym_append(buf, size, &used, 1 == found ? "" : "; ");
             describe_rank(t, r, known, &seen, buf, size, &used);
-            append(buf, size, &used, COLL_GPUSYM_WAIT_STAGED == w->what ? ", and is copying its data to the host" : "");
+            gpusym_append(buf, size, &used,
+                          COLL_GPUSYM_WAIT_STAGED == w->what ? ", and is copying its data to the host" : "");
         }
     }
     if (found > RANKS_TOLD) {
-        append(buf, size, &used, "; and %u more ranks", found - RANKS_TOLD);
+        gpusym_append(buf, size, &used, "; and %u more ranks", found - RANKS_TOLD);
     } else if (0 == found) {
-        append(buf, size, &used, "setup messages, which all ranks exchange");
+        gpusym_append(buf, size, &used, "setup messages, which all ranks exchange");
     }
     return said;
 }
