@@ -99,6 +99,11 @@ static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
 {
     return ompi_ftmpi_enabled && ompi_comm_is_revoked(comm);
 }
+/* Whether it knows that the process of a rank has ended; of an intercommunicator, a rank of the remote group. */
+static inline bool gpusym_ft_is_dead(struct ompi_communicator_t *comm, int rank)
+{
+    return ompi_ftmpi_enabled && !ompi_comm_is_proc_active(comm, rank, OMPI_COMM_IS_INTER(comm));
+}
 /* A dead rank of an intracommunicator; -1: none. */
 static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
 {
@@ -106,17 +111,16 @@ static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)
         return -1;
     }
     for (int r = 0; r < ompi_comm_size(comm); r++) {
-        if (!ompi_comm_is_proc_active(comm, r, false)) {
+        if (gpusym_ft_is_dead(comm, r)) {
             return r;
         }
     }
     return -1;
 }
-/* Tells it that the process of a rank has ended; of an intercommunicator, a rank of the remote group. False: it knows
- * that already. */
+/* Tells it that the process of a rank has ended. False: it knows that already. */
 static inline bool gpusym_ft_tell(struct ompi_communicator_t *comm, int rank)
 {
-    const bool news = !ompi_ftmpi_enabled || ompi_comm_is_proc_active(comm, rank, OMPI_COMM_IS_INTER(comm));
+    const bool news = !gpusym_ft_is_dead(comm, rank);
     if (ompi_ftmpi_enabled && news) {
         (void) ompi_errhandler_proc_failed(ompi_group_peer_lookup(comm->c_remote_group, rank));
     }
@@ -140,6 +144,12 @@ static inline bool gpusym_ft_hurt(struct ompi_communicator_t *comm)
 static inline bool gpusym_ft_revoked(struct ompi_communicator_t *comm)
 {
     (void) comm;
+    return false;
+}
+static inline bool gpusym_ft_is_dead(struct ompi_communicator_t *comm, int rank)
+{
+    (void) comm;
+    (void) rank;
     return false;
 }
 static inline int gpusym_ft_dead(struct ompi_communicator_t *comm)

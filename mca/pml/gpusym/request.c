@@ -322,7 +322,7 @@ static unsigned abandoned; /* atomic */
 static bool step_abandoned(request_t *r)
 {
     const bool complete = pml_gpusym_inner_is_complete(r);
-    if (!complete && (NULL == r->peer || pml_gpusym_peer_lives(r))) {
+    if (!complete && pml_gpusym_peer_lives(r)) {
         return true;
     }
     __atomic_fetch_sub(&abandoned, 1, __ATOMIC_RELAXED);
@@ -382,6 +382,9 @@ int pml_gpusym_report_pipeline(request_t *r, int peer, int tag)
 
 bool pml_gpusym_peer_lives(request_t *r)
 {
+    if (NULL == r->peer) {
+        return !gpusym_ft_is_dead(r->base.req_comm, r->base.req_peer);
+    }
     if (0 != ++r->polls % LIFE_POLLS) {
         return true;
     }

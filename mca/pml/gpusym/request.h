@@ -119,7 +119,8 @@ extern uint32_t pml_gpusym_awaited;
 bool pml_gpusym_pipeline_is_judged(const pml_gpusym_request_t *r);
 /* Reports why it has ended with an error of common.h, and returns the MPI error code. peer, tag: of the message. */
 int pml_gpusym_report_pipeline(pml_gpusym_request_t *r, int peer, int tag);
-/* Whether the process at the other end lives, as far as a check every 100 ms tells. */
+/* Whether the process at the other end lives, as far as a check every 100 ms tells; on another host, as far as Open MPI
+ * knows. */
 bool pml_gpusym_peer_lives(pml_gpusym_request_t *r);
 /* Whether the PML has ended its request; true if there is none. */
 static inline bool pml_gpusym_inner_is_complete(const pml_gpusym_request_t *r)

@@ -65,9 +65,13 @@ static void end_send(request_t *r, int rv)
 
 /* ---- failures ---- */
 
+/* Open MPI has told of one on another host. */
 static int report_dead(const request_t *r)
 {
-    return pml_gpusym_report_dead(r->base.req_comm, r->base.req_peer, r->base.req_tag, gpusym_peer_pid(r->peer->pages));
+    const mca_pml_base_request_t *b = &r->base;
+    return NULL == r->peer
+               ? GPUSYM_ERR_PROC_FAILED
+               : pml_gpusym_report_dead(b->req_comm, b->req_peer, b->req_tag, gpusym_peer_pid(r->peer->pages));
 }
 
 /* Whether the PML has sent the RTS. It never will where the receiver has died with its queue full: it keeps that
@@ -151,7 +155,7 @@ static bool step_staged(request_t *r)
 {
     const bool complete = pml_gpusym_inner_is_complete(r);
 
-    if (!complete && NULL != r->peer && !pml_gpusym_peer_lives(r)) {
+    if (!complete && !pml_gpusym_peer_lives(r)) {
         pml_gpusym_request_abandon(r);
         end_send(r, report_dead(r));
         return false;
