@@ -90,7 +90,7 @@ static void open_way(const char *devices)
         bench_die("out of memory");
     }
     const gpusym_net_streams_params_t params = {.transport = way.transport,
-                                                .devices = devices,
+                                                .devices.only = devices,
                                                 .piece_bytes = PIECE,
                                                 .memory = way.memory,
                                                 .bytes = (uint64_t) PIECES * PIECE,

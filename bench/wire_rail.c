@@ -110,7 +110,7 @@ bool wire_rail_open(const char *device, const char *interface)
         bench_die("no memory");
     }
     const gpusym_net_streams_params_t net = {.transport = way.transport,
-                                             .devices = interface,
+                                             .devices.only = interface,
                                              .piece_bytes = PIECE,
                                              .memory = way.host,
                                              .bytes = rings,

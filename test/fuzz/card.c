@@ -123,6 +123,9 @@ static void check_peers(coll_gpusym_peer_t *const *peer, int reason)
         (void) coll_gpusym_peers_near(peer[0], peer[r]);
     }
     if (reason < 0) {
+        char *astray = coll_gpusym_peers_astray(peer, RANKS);
+        MUST(NULL != astray);
+        free(astray);
         coll_gpusym_peers_forget(peer, RANKS);
     }
 }

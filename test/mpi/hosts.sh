@@ -13,6 +13,8 @@
 #   --mtu BYTES         default 1500
 #   --delay TIME        of every frame between hosts, one way, as 20ms or 500us. Needs test/mpi/tapswitch of the build tree.
 #                       With --rate the limit holds for what a host sends
+#   --interfaces N      more interfaces on each host, whose addresses are the same on all hosts and lead nowhere, as Docker's are;
+#                       UCX finds them, and is left to choose
 #   --with-ft ulfm, --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
@@ -28,7 +30,7 @@
 set -u
 
 usage="usage: test/mpi/hosts.sh HOSTS RANKS [--build DIR] [--round-robin] [--rate RATE] [--mtu BYTES] [--delay TIME]
-       [--with-ft ulfm] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
+       [--interfaces N] [--with-ft ulfm] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
 
 die() {
     printf 'hosts.sh: %s\n' "$*" >&2
@@ -91,7 +93,7 @@ read_arguments() {
         for ((i = 1; i < hosts; i++)); do ranks_of+=("$ranks"); done
     fi
     [ ${#ranks_of[@]} -eq "$hosts" ] || die "$hosts hosts, but a list of ${#ranks_of[@]} numbers of ranks"
-    build=. rate='' mtu=1500 delay='' robin='' mca=()
+    build=. rate='' mtu=1500 delay='' robin='' more=0 mca=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
             --build) build=${2:?$usage} && shift 2 ;;
@@ -99,6 +101,7 @@ read_arguments() {
             --rate) rate=${2:?$usage} && shift 2 ;;
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
+            --interfaces) more=${2:?$usage} && shift 2 ;;
             --with-ft) mca+=(--with-ft "${2:?$usage}") && shift 2 ;;
             --mca) mca+=(--mca "${2:?$usage}" "${3?$usage}") && shift 3 ;;
             *) die "$usage" ;;
@@ -146,6 +149,7 @@ live() {
     read -r pid _ </proc/self/stat # outside of its namespace: /proc is still that of the run
     hostname "host$1" && mount -t proc proc /proc && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && ip link set lo up || exit 1
     disable_ipv6
+    mount -t sysfs sysfs /sys 2>/dev/null # with its own interfaces, where that is allowed
     echo "$pid" >"$dir/part$1" && mv "$dir/part$1" "$dir/host$1"
     while :; do
         sleep 1000 &
@@ -188,6 +192,17 @@ limit() {
     [ -z "$rate" ] || "${@:2}" tc qdisc add dev "$1" root tbf rate "$rate" burst 64kb limit "$queue" || die "tc failed"
 }
 
+# Interfaces of a host that no other host has the other ends of. UCX finds them in the host's own /sys.
+make_more() {
+    local j
+    for ((j = 0; j < more; j++)); do
+        echo "link add more$j type veth peer name end$j"
+        echo "addr add 172.$((17 + j / 250)).$((j % 250)).1/24 dev more$j"
+        echo "link set more$j up"
+        echo "link set end$j up"
+    done | on "$1" ip -batch - || die "no more interfaces for host $1"
+}
+
 # A bridge is the switch; "cut HOST" and "uncut HOST" from stdin.
 bridge() {
     local word host
@@ -223,6 +238,7 @@ make_network() {
         { on "$i" ip addr add "10.77.0.$i/24" dev eth0 && on "$i" ip link set eth0 mtu "$mtu" up; } ||
             die "no interface for host $i"
         queue=256kb limit eth0 on "$i"
+        [ "$more" = 0 ] || make_more "$i"
     done
 }
 
@@ -243,7 +259,8 @@ set_parameters() {
     . "$build/test/build.env" || exit 2
     # shellcheck source=test/mpirun.sh
     . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
-    export OMPI_MCA_btl=$OMPI_MCA_btl,tcp OMPI_MCA_btl_tcp_if_include=eth0 UCX_NET_DEVICES=eth0
+    export OMPI_MCA_btl=$OMPI_MCA_btl,tcp OMPI_MCA_btl_tcp_if_include=eth0
+    [ "$more" != 0 ] || export UCX_NET_DEVICES=eth0
     export OMPI_MCA_opal_mca_base_component_path=$build/components:$GPUSYM_OMPI_PATH_TAIL
     # coll/han of 6.0.0rc2 gathers elements with a lower bound wrongly, and writes past its buffers, with gpusym or without.
     [ "$GPUSYM_OMPI_MAJOR" -lt 6 ] || export OMPI_MCA_coll_han_priority=-1
@@ -303,7 +320,7 @@ tell_left() {
 }
 
 inside() {
-    local hosts ranks_of build rate mtu delay robin mca program queue i n rc received sent
+    local hosts ranks_of build rate mtu delay robin more mca program queue i n rc received sent
     read_arguments "$@"
     prepare_machine
     make_hosts

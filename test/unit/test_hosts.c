@@ -34,6 +34,11 @@ gpusym_worker_t *coll_gpusym_worker(void)
 {
     return worker;
 }
+gpusym_worker_t *coll_gpusym_worker_open(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    (void) peer, (void) n;
+    return worker;
+}
 void coll_gpusym_worker_fini(void)
 {
     gpusym_worker_close(worker);
@@ -95,9 +100,11 @@ static void open_leader(uint32_t r)
     static const uint64_t hosts[RANKS] = {1, 2, 3};
     const gpusym_islands_of_t of = {.nranks = RANKS, .host = hosts};
     coll_gpusym_team_t *t = &leader[r].team;
-    coll_gpusym_host_card_t *cards = calloc(RANKS, sizeof *cards);
     size_t bytes;
     const void *address = gpusym_worker_address(worker, &bytes);
+    const uint32_t room = (uint32_t) (bytes + 7) / 8 * 8;
+    coll_gpusym_host_card_t *cards = calloc(RANKS, sizeof *cards + room);
+    assert_non_null(cards);
     memset(&leader[r], 0, sizeof leader[r]);
     leader[r].comm.c_local_group = &group;
     leader[r].comm.c_my_rank = (int) r;
@@ -110,9 +117,10 @@ static void open_leader(uint32_t r)
     t->host.rc.line = leader[r].lines;
     assert_true(gpusym_islands_make(&of, &t->islands));
     for (uint32_t p = 0; p < RANKS; p++) {
-        cards[p].token = p + 1;
-        cards[p].bytes = (uint32_t) bytes;
-        memcpy(cards[p].address, address, bytes);
+        cards->room = room; /* of the first one, by which the others are found */
+        coll_gpusym_host_card_t *card = coll_gpusym_card(cards, p);
+        *card = (coll_gpusym_host_card_t){.token = p + 1, .bytes = (uint32_t) bytes, .room = room};
+        memcpy(card->address, address, bytes);
     }
     OK(coll_gpusym_hosts_open(t, cards));
 }

@@ -22,7 +22,7 @@
 
 coll_gpusym_params_t coll_gpusym_params;
 static const gpusym_transport_t transport = {.name = "a net of the test"};
-static char opened[512]; /* "devices|nearest" */
+static char opened[512]; /* "only|nearest|astray" */
 static char lines[2048];
 
 const gpusym_transport_t *gpusym_transport_ucx(const char **why)
@@ -34,8 +34,9 @@ const gpusym_transport_t *gpusym_transport_ucx(const char **why)
 int gpusym_worker_open(const gpusym_worker_params_t *params, gpusym_worker_t **worker, const char **why)
 {
     assert_ptr_equal(params->transport, &transport);
-    snprintf(opened, sizeof opened, "%s|%s", NULL != params->devices ? params->devices : "",
-             NULL != params->nearest ? params->nearest : "");
+    const gpusym_net_devices_t *d = &params->devices;
+    snprintf(opened, sizeof opened, "%s|%s|%s", NULL != d->only ? d->only : "", NULL != d->nearest ? d->nearest : "",
+             NULL != d->astray ? d->astray : "");
     *worker = (gpusym_worker_t *) opened;
     *why = "";
     return GPUSYM_SUCCESS;
@@ -44,6 +45,14 @@ int gpusym_worker_open(const gpusym_worker_params_t *params, gpusym_worker_t **w
 void gpusym_worker_close(gpusym_worker_t *worker)
 {
     assert_true(NULL == worker || (void *) worker == opened);
+}
+
+static const char *astray = "";
+
+char *coll_gpusym_peers_astray(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    assert_true(NULL == peer && 0 == n);
+    return NULL != astray ? strdup(astray) : NULL;
 }
 
 static bool has_nics, guessed;
@@ -103,8 +112,10 @@ static void expect_open(coll_gpusym_net_t choice, const char *devices, const cha
     coll_gpusym_params.net_choice = choice;
     opened[0] = lines[0] = '\0';
     gpusym_log_to(take_line, 2);
-    gpusym_worker_t *w = coll_gpusym_worker();
+    assert_null(coll_gpusym_worker());
+    gpusym_worker_t *w = coll_gpusym_worker_open(NULL, 0);
     assert_ptr_equal(coll_gpusym_worker(), w);
+    assert_ptr_equal(coll_gpusym_worker_open(NULL, 0), w);
     gpusym_log_to(NULL, 0);
     assert_int_equal(NULL != w, COLL_GPUSYM_NET_NONE != choice);
     assert_string_equal(opened, devices);
@@ -125,24 +136,24 @@ static void by_the_gpu(void **state)
     gpusym_current.dev = &gpus;
     has_nics = true;
     current = 1;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1",
+    expect_choice(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1|",
                   "GPU 0000:1b:00.0 (which is current): the RDMA devices nearest to it: mlx5_3:1 (near)");
     current = 2;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|", "leaves the choice of RDMA devices to UCX: far");
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "leaves the choice of RDMA devices to UCX: far");
     current = -1;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|", "to UCX: no GPU is current");
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: no GPU is current");
     guessed = true;
     coll_gpusym_params.local_rank = 5;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1",
+    expect_choice(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1|",
                   "GPU 0000:1b:00.0 (by its rank on the host, since none is current yet): the RDMA");
     coll_gpusym_params.local_rank = 4;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|", "to UCX: far");
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: far");
     has_nics = false;
     coll_gpusym_params.local_rank = 1;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|", "to UCX: this host has no RDMA device");
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: this host has no RDMA device");
     has_nics = true;
     gpusym_current.dev = NULL;
-    expect_choice(COLL_GPUSYM_NET_AUTO, "|", "to UCX: no GPU is current");
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: no GPU is current");
 }
 
 /* The GPU that is used in the end is told once, if it is another one. */
@@ -155,7 +166,7 @@ static void of_another_gpu(void **state)
     has_nics = guessed = true;
     current = -1;
     coll_gpusym_params.local_rank = 1;
-    expect_open(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1", "by its rank on the host");
+    expect_open(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1|", "by its rank on the host");
     lines[0] = '\0';
     gpusym_log_to(take_line, 2);
     coll_gpusym_worker_used_by(&used);
@@ -167,7 +178,7 @@ static void of_another_gpu(void **state)
     coll_gpusym_worker_used_by(&used);
     assert_string_equal(lines, "");
     coll_gpusym_worker_fini();
-    expect_open(COLL_GPUSYM_NET_UCX, "|", "to UCX");
+    expect_open(COLL_GPUSYM_NET_UCX, "||", "to UCX");
     lines[0] = '\0';
     gpusym_log_to(take_line, 2);
     coll_gpusym_worker_used_by(&used);
@@ -183,9 +194,30 @@ static void by_the_parameter(void **state)
     has_nics = true;
     current = 1;
     coll_gpusym_params.net_devices = "eth0,mlx5_0:1";
-    expect_choice(COLL_GPUSYM_NET_NAMED, "eth0,mlx5_0:1|", "");
-    expect_choice(COLL_GPUSYM_NET_UCX, "|", "to UCX: coll_gpusym_net_devices is ucx");
+    expect_choice(COLL_GPUSYM_NET_NAMED, "eth0,mlx5_0:1||", "");
+    expect_choice(COLL_GPUSYM_NET_UCX, "||", "to UCX: coll_gpusym_net_devices is ucx");
+    astray = "docker0,virbr0";
+    expect_choice(COLL_GPUSYM_NET_NAMED, "eth0,mlx5_0:1||", "");
+    expect_choice(COLL_GPUSYM_NET_UCX, "||", "to UCX: coll_gpusym_net_devices is ucx");
     expect_choice(COLL_GPUSYM_NET_NONE, "", "has no network between islands: coll_gpusym_net_devices is none");
+}
+
+static void by_other_hosts(void **state)
+{
+    (void) state;
+    gpusym_current.dev = &gpus;
+    has_nics = true;
+    current = 1;
+    astray = "docker0,virbr0";
+    expect_choice(COLL_GPUSYM_NET_AUTO, "|mlx5_3:1|docker0,virbr0",
+                  "does not use the network interfaces that lead to no other host: docker0,virbr0");
+    has_nics = false;
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||docker0,virbr0", "does not use the network interfaces");
+    astray = NULL; /* no memory */
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: this host has no RDMA device");
+    astray = "";
+    expect_choice(COLL_GPUSYM_NET_AUTO, "||", "to UCX: this host has no RDMA device");
+    assert_null(strstr(lines, "does not use"));
 }
 
 int main(void)
@@ -193,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_the_gpu),
         cmocka_unit_test(of_another_gpu),
+        cmocka_unit_test(by_other_hosts),
         cmocka_unit_test(by_the_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -500,7 +500,7 @@ static void a_device_that_is_not_there(void **state)
 
     (void) state;
     need_ucx();
-    const gpusym_net_params_t params = {.bytes_max = 64, .devices = "nosuch0"};
+    const gpusym_net_params_t params = {.bytes_max = 64, .devices.only = "nosuch0"};
     const gpusym_transport_t *ucx = gpusym_transport_ucx(&why);
     if (GPUSYM_SUCCESS == ucx->open(&params, &net, &why)) { /* UCX may still have memory of this host */
         size_t bytes;
@@ -526,9 +526,9 @@ static void take_tcp(void *arg, const char *device, const char *way)
 }
 
 /* Opens a net, and expects this part of a line, and not the other one. */
-static void expect_line(const char *devices, const char *nearest, const char *part, const char *absent)
+static void expect_devices(const gpusym_net_devices_t *devices, const char *part, const char *absent)
 {
-    const gpusym_net_params_t params = {.bytes_max = 64, .devices = devices, .nearest = nearest};
+    const gpusym_net_params_t params = {.bytes_max = 64, .devices = *devices};
     gpusym_net_t *net = NULL;
     const char *why;
     const gpusym_transport_t *ucx = gpusym_transport_ucx(&why);
@@ -542,6 +542,13 @@ static void expect_line(const char *devices, const char *nearest, const char *pa
     if (NULL == strstr(lines, part) || NULL != strstr(lines, absent)) {
         fail_msg("\"%s\" should tell of \"%s\", and not of \"%s\"", lines, part, absent);
     }
+}
+
+static void expect_line(const char *only, const char *nearest, const char *part, const char *absent)
+{
+    const gpusym_net_devices_t devices = {.only = only, .nearest = nearest};
+
+    expect_devices(&devices, part, absent);
 }
 
 /* An interface of TCP takes the place of an RDMA device. */
@@ -580,6 +587,47 @@ static void devices_that_are_advised(void **state)
     unsetenv("GPUSYM_UCX_NET_DEVICES");
 }
 
+static void take_all_tcp(void *arg, const char *device, const char *way)
+{
+    char *list = arg;
+
+    if (0 == strcmp(way, "tcp") && strlen(list) + strlen(device) + 2 < 1024) {
+        sprintf(list + strlen(list), "%s%s", '\0' != *list ? "," : "", device);
+    }
+}
+
+/* Interfaces that lead nowhere. */
+static void devices_to_leave_out(void **state)
+{
+    char all[1024] = "", line[1200], more[1100];
+    const char *why;
+
+    (void) state;
+    need_ucx();
+    unsetenv("UCX_NET_DEVICES");
+    unsetenv("GPUSYM_UCX_NET_DEVICES");
+    gpusym_transport_ucx(&why)->devices(take_all_tcp, all);
+    if (NULL == strchr(all, ',')) {
+        skip(); /* there are not two */
+    }
+    snprintf(more, sizeof more, "%.*s", (int) strcspn(all, ","), all);
+    gpusym_net_devices_t devices = {.astray = more};
+    snprintf(line, sizeof line, "devices: all but %s; ", more);
+    expect_devices(&devices, line, "net: not without");
+    devices.nearest = strrchr(all, ',') + 1;
+    snprintf(line, sizeof line, "devices: %s and TCP but %s; ", devices.nearest, more);
+    expect_devices(&devices, line, "net: not with");
+    devices.only = devices.nearest;
+    snprintf(line, sizeof line, "devices: %s; ", devices.only);
+    expect_devices(&devices, line, " but ");
+    devices = (gpusym_net_devices_t){.astray = "nosuch0"};
+    expect_devices(&devices, "devices: all but nosuch0; ", "net: not without");
+
+    setenv("UCX_NET_DEVICES", "all", 1);
+    expect_devices(&devices, "net: not without nosuch0: UCX_NET_DEVICES is set", " but ");
+    unsetenv("UCX_NET_DEVICES");
+}
+
 /* Whether UCX can be used, found out in a process of its own: the tests fork before they load it. */
 static bool has_ucx(void)
 {
@@ -608,6 +656,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(signal_handlers_stay),
         cmocka_unit_test(a_device_that_is_not_there),
         cmocka_unit_test(devices_that_are_advised),
+        cmocka_unit_test(devices_to_leave_out),
     };
     random_start(argc, argv);
     there = has_ucx();

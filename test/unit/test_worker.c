@@ -174,7 +174,7 @@ static int refuse_open(const gpusym_net_params_t *params, gpusym_net_t **net, co
     (void) net;
     static char text[64];
 
-    snprintf(text, sizeof text, "%s|%s", params->devices, params->nearest);
+    snprintf(text, sizeof text, "%s|%s|%s", params->devices.only, params->devices.nearest, params->devices.astray);
     *why = text;
     return GPUSYM_ERR_NOT_AVAILABLE;
 }
@@ -191,11 +191,12 @@ static void what_cannot_be_opened_is_told(void **state)
     params.bytes = (uint64_t) 1 << 60;
     assert_int_equal(gpusym_worker_open(&params, &w, &why), GPUSYM_ERR_NO_MEMORY);
     params.bytes = MEMORY;
-    params.devices = "nosuch0";
-    params.nearest = "nosuch1:1";
+    params.devices.only = "nosuch0";
+    params.devices.nearest = "nosuch1:1";
+    params.devices.astray = "nosuch2";
     transport.open = refuse_open;
     assert_int_equal(gpusym_worker_open(&params, &w, &why), GPUSYM_ERR_NOT_AVAILABLE);
-    assert_string_equal(why, "nosuch0|nosuch1:1");
+    assert_string_equal(why, "nosuch0|nosuch1:1|nosuch2");
     gpusym_worker_close(NULL);
 }
 

@@ -230,9 +230,8 @@ static int register_net_devices(void)
     const int ret = gpusym_var_string(
         &group, "net_devices", 4, words[COLL_GPUSYM_NET_AUTO], FIELD(net_devices),
         "Network devices for messages between islands. auto: the RDMA devices nearest to the GPU of the process, "
-        "beside "
-        "TCP, unless UCX_NET_DEVICES is set; ucx: leave it to UCX; a comma-separated list of UCX device names; none: "
-        "do not use the network, stage calls between islands");
+        "beside TCP by interfaces that lead to other hosts, unless UCX_NET_DEVICES is set; ucx: leave it to UCX; a "
+        "comma-separated list of UCX device names; none: do not use the network, stage calls between islands");
     const char *text = NULL != coll_gpusym_params.net_devices ? coll_gpusym_params.net_devices : "";
     unsigned choice = COLL_GPUSYM_NET_AUTO;
 

@@ -118,9 +118,9 @@ void coll_gpusym_hosts_fini(void)
 
 /* ---- set-up ---- */
 
-int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)
+int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *cards)
 {
-    coll_gpusym_hosts_t *h = t->hosts = coll_gpusym_part_create(t, card);
+    coll_gpusym_hosts_t *h = t->hosts = coll_gpusym_part_create(t, cards);
     if (NULL == h) {
         return GPUSYM_ERR_NO_MEMORY;
     }

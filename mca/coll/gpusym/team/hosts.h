@@ -10,10 +10,10 @@
 #include "mca/coll/gpusym/team/state.h"
 #include "mca/coll/gpusym/team/worker.h"
 
-/* Begins the agreement between the islands. card: [ranks of the communicator], owned from now on. Every rank has a net.
- * GPUSYM_SUCCESS, or this rank cannot take part: GPUSYM_ERR_UNREACHABLE: the network does not lead to another
+/* Begins the agreement between the islands. cards: of all ranks of the communicator, owned from now on. Every rank has
+ * a net. GPUSYM_SUCCESS, or this rank cannot take part: GPUSYM_ERR_UNREACHABLE: the network does not lead to another
  * leader; GPUSYM_ERR_NOT_AVAILABLE: no thread that answers for it can be started. */
-int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card);
+int coll_gpusym_hosts_open(coll_gpusym_team_t *t, coll_gpusym_host_card_t *cards);
 /* Takes memory of the net for this rank's rails, and opens them. Returns COLL_GPUSYM_HOSTS_RAILS, COLL_GPUSYM_HOSTS_ALL
  * of rails.h, for those it has. */
 unsigned coll_gpusym_hosts_reserve(coll_gpusym_team_t *t);

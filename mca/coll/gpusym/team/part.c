@@ -12,11 +12,11 @@
 
 #include "mca/common/gpusym/log.h"
 
-coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card)
+coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_host_card_t *cards)
 {
     coll_gpusym_hosts_t *h = calloc(1, sizeof *h);
     if (NULL == h) {
-        free(card);
+        free(cards);
         return NULL;
     }
     h->team = t;
@@ -25,7 +25,7 @@ coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_
     h->rank = coll_gpusym_team_rank(t);
     h->nislands = t->islands.nislands;
     h->island = t->island;
-    h->card = card;
+    h->cards = cards;
     h->peer = calloc(h->nranks, sizeof(gpusym_worker_peer_t *));
     h->leader = calloc(h->nislands, sizeof *h->leader);
     h->seq = &t->host.rc.seq;
@@ -41,7 +41,7 @@ coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_
 
 void coll_gpusym_part_free(coll_gpusym_hosts_t *h)
 {
-    free(h->card);
+    free(h->cards);
     free(h->peer);
     free(h->leader);
     free(h);
@@ -51,7 +51,7 @@ void coll_gpusym_part_free(coll_gpusym_hosts_t *h)
  * it. */
 static uint64_t token_of(const coll_gpusym_hosts_t *h, uint32_t a, uint32_t b)
 {
-    uint64_t x = h->card[a].token * 0x9e3779b97f4a7c15ull + h->card[b].token;
+    uint64_t x = coll_gpusym_card(h->cards, a)->token * 0x9e3779b97f4a7c15ull + coll_gpusym_card(h->cards, b)->token;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
@@ -61,7 +61,7 @@ int coll_gpusym_part_get(coll_gpusym_hosts_t *h, uint32_t rank, gpusym_rail_peer
 {
     const coll_gpusym_team_t *t = h->team;
     if (NULL == h->peer[rank]) {
-        const coll_gpusym_host_card_t *card = &h->card[rank];
+        const coll_gpusym_host_card_t *card = coll_gpusym_card(h->cards, rank);
         const bool inside = coll_gpusym_peers_near(t->all[rank], t->all[h->rank]);
         const int rc = gpusym_worker_peer_get(h->worker, card->address, card->bytes, inside, &h->peer[rank]);
         if (GPUSYM_SUCCESS != rc) {

@@ -26,9 +26,9 @@ struct coll_gpusym_hosts {
     gpusym_worker_t *worker;  /* the process's */
     uint32_t nranks, rank;    /* of the communicator */
     uint32_t nislands, island;
-    coll_gpusym_host_card_t *card; /* [nranks]; owned */
-    gpusym_worker_peer_t **peer;   /* [nranks]; NULL: not open; owned */
-    uint32_t *leader;              /* [nislands] ranks; owned */
+    coll_gpusym_host_card_t *cards; /* [nranks]; owned */
+    gpusym_worker_peer_t **peer;    /* [nranks]; NULL: not open; owned */
+    uint32_t *leader;               /* [nislands] ranks; owned */
 
     /* hosts.c */
     gpusym_worker_task_t task; /* added: of a leader, or where something is left to be closed */
@@ -60,8 +60,8 @@ struct coll_gpusym_hosts {
     coll_gpusym_place_t place[GPUSYM_TEAM_MAX + 1];
 };
 
-/* Makes it, with no peer open. card: as coll_gpusym_hosts_open. NULL: there is no memory, or no worker. */
-coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_host_card_t *card);
+/* Makes it, with no peer open. cards: as coll_gpusym_hosts_open. NULL: there is no memory, or no worker. */
+coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_host_card_t *cards);
 /* Frees it. Streams and rails are closed, and peers put, unless the worker is closed. */
 void coll_gpusym_part_free(coll_gpusym_hosts_t *h);
 

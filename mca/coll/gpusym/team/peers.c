@@ -20,6 +20,7 @@
 #include "mca/coll/gpusym/conf/params.h"
 #include "mca/common/gpusym/gpusym.h"
 #include "mca/common/gpusym/shm/host.h"
+#include "mca/common/gpusym/topo/subnets.h"
 #include "opal/util/proc.h"
 
 #include "config.h"
@@ -59,6 +60,7 @@ typedef struct {
     gpusym_host_t host;
     gpusym_process_id_t process;
     char node[64]; /* the host's name */
+    gpusym_subnets_t subnets;
     int64_t value[ALIKE_COUNT];
     int64_t summary; /* it takes part in the summary at the end */
 } card_t;
@@ -99,6 +101,10 @@ static void fill_card(card_t *card)
     gpusym_host_self(&card->host);
     gpusym_process_self(&card->process);
     snprintf(card->node, sizeof(card->node), "%s", opal_process_info.nodename);
+    unsigned n;
+    gpusym_interface_t *interface = gpusym_interfaces_find(&n);
+    card->subnets = gpusym_subnets_of(interface, n);
+    free(interface);
 #define ALIKE_VALUE(name) card->value[ALIKE_##name] = (int64_t) c->name;
     ALIKE_NUMBERS(ALIKE_VALUE)
     card->summary = c->summary;
@@ -502,6 +508,22 @@ coll_gpusym_peer_t *coll_gpusym_peers_summed(struct ompi_communicator_t *comm, i
 bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_t *b)
 {
     return 0 == memcmp(&a->card.host, &b->card.host, sizeof(a->card.host));
+}
+
+char *coll_gpusym_peers_astray(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    const gpusym_subnets_t **others = calloc(n, sizeof *others);
+    unsigned nothers = 0, ninterfaces;
+    for (uint32_t r = 0; NULL != others && r < n; r++) {
+        if (0 != memcmp(&peer[r]->card.host, &peers.card.host, sizeof peers.card.host)) {
+            others[nothers++] = &peer[r]->card.subnets;
+        }
+    }
+    gpusym_interface_t *interface = gpusym_interfaces_find(&ninterfaces);
+    char *list = NULL != others ? gpusym_interfaces_astray(interface, ninterfaces, others, nothers) : NULL;
+    free(interface);
+    free(others);
+    return list;
 }
 
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer)

@@ -53,6 +53,9 @@ bool coll_gpusym_peers_near(const coll_gpusym_peer_t *a, const coll_gpusym_peer_
 /* Whether a process of this host lives. Takes about 1 us after the first time, and holds a file descriptor. Any
  * thread. */
 bool coll_gpusym_peer_lives(coll_gpusym_peer_t *peer);
+/* Returns the names of this host's network interfaces that lead to none of the other hosts of these processes, as
+ * gpusym_interfaces_astray(). */
+char *coll_gpusym_peers_astray(coll_gpusym_peer_t *const *peer, uint32_t n);
 /* The name of its host. */
 const char *coll_gpusym_peer_host(const coll_gpusym_peer_t *peer);
 /* The process id. */

@@ -75,7 +75,7 @@ static uint64_t all_bytes(const coll_gpusym_team_t *t, uint32_t piece)
 
 uint32_t coll_gpusym_hosts_propose(const coll_gpusym_team_t *t)
 {
-    gpusym_worker_t *w = coll_gpusym_worker();
+    gpusym_worker_t *w = coll_gpusym_worker_open(t->all, (uint32_t) ompi_comm_size(t->fallback->comm));
     if (NULL == w) {
         return 0;
     }
@@ -95,7 +95,8 @@ void coll_gpusym_hosts_settle_pieces(coll_gpusym_team_t *t)
     char name[GPUSYM_COMM_LABEL_MAX];
     h->piece = gpusym_worker_piece_bytes(h->worker);
     for (uint32_t r = 0; r < h->nranks; r++) {
-        h->piece = h->card[r].piece < h->piece ? h->card[r].piece : h->piece;
+        const uint32_t piece = coll_gpusym_card(h->cards, r)->piece;
+        h->piece = piece < h->piece ? piece : h->piece;
     }
     h->promised = all_bytes(t, h->piece);
     coll_gpusym_worker_promise(h->promised);

@@ -135,22 +135,28 @@ static bool has_any_device(const coll_gpusym_team_t *t, const address_t *all)
     return false;
 }
 
-/* Tells all ranks of the communicator the errno of what this rank could not map, or 0; and its address in the net,
- * where there are several islands. MPI error code. */
-static int tell_mapped(coll_gpusym_team_t *t, int error)
+/* Tells all ranks of the communicator, of several islands, the errno of what this rank could not map, or 0; how long
+ * its pieces may be; and its address in the net, of `room` bytes at most. MPI error code. */
+static int tell_card(coll_gpusym_team_t *t, int error, uint32_t piece, uint32_t room)
 {
-    if (!coll_gpusym_team_is_part(t)) {
-        return coll_gpusym_vote_start_error(t, error);
-    }
+    const size_t bytes = sizeof(coll_gpusym_host_card_t) + room;
     coll_gpusym_exchange_free(t);
-    if (!coll_gpusym_exchange_alloc(t, sizeof(coll_gpusym_host_card_t))) {
+    if (!coll_gpusym_exchange_alloc(t, bytes)) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
     coll_gpusym_host_card_t *mine = t->boot.mine;
     mine->error = error;
+    mine->piece = piece;
+    mine->room = room;
     coll_gpusym_worker_describe(mine);
-    mine->piece = coll_gpusym_hosts_propose(t);
-    return coll_gpusym_exchange_start(t, mine, t->boot.all, sizeof *mine);
+    return coll_gpusym_exchange_start(t, mine, t->boot.all, bytes);
+}
+
+/* Tells all ranks of the communicator the errno of what this rank could not map, or 0. MPI error code. */
+static int tell_mapped(coll_gpusym_team_t *t, int error)
+{
+    return coll_gpusym_team_is_part(t) ? tell_card(t, error, coll_gpusym_hosts_propose(t), COLL_GPUSYM_ADDRESS_ROOM)
+                                       : coll_gpusym_vote_start_error(t, error);
 }
 
 /* With all addresses: what the team can do. Returns the next step, or a negative error. */
@@ -345,23 +351,36 @@ static void settle_unmapped(coll_gpusym_team_t *t)
 
 /* Of several islands, with the cards of all ranks: whether all have mapped the lines of their islands, and have a net.
  * Settles it if not. */
-static bool judge_cards(coll_gpusym_team_t *t, const coll_gpusym_host_card_t *all)
+static bool judge_cards(coll_gpusym_team_t *t, coll_gpusym_host_card_t *all)
 {
     char detail[96];
     for (uint32_t r = 0; r < count_ranks(t); r++) {
-        if (0 != all[r].error) {
-            coll_gpusym_team_settle(t, failed_to_open(r, all[r].error, detail, sizeof detail), detail);
+        const int error = coll_gpusym_card(all, r)->error;
+        if (0 != error) {
+            coll_gpusym_team_settle(t, failed_to_open(r, error, detail, sizeof detail), detail);
             return false;
         }
     }
     for (uint32_t r = 0; r < count_ranks(t); r++) {
-        if (0 == all[r].bytes || all[r].bytes > sizeof all[r].address) {
+        const uint32_t bytes = coll_gpusym_card(all, r)->bytes;
+        if (0 == bytes || bytes > COLL_GPUSYM_ADDRESS_MAX) {
             snprintf(detail, sizeof detail, "rank %u", r);
             coll_gpusym_team_settle(t, COLL_GPUSYM_R_NO_NET, detail);
             return false;
         }
     }
     return true;
+}
+
+/* Bytes that cards need for the longest address. */
+static uint32_t room_for_all(const coll_gpusym_team_t *t, coll_gpusym_host_card_t *all)
+{
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < count_ranks(t); r++) {
+        const uint32_t bytes = coll_gpusym_card(all, r)->bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return (most + 7u) & ~7u;
 }
 
 /* All ranks have told whether they have mapped the lines. Returns the next step, or a negative error. */
@@ -377,7 +396,11 @@ static int judge_lines(coll_gpusym_team_t *t)
     if (!judge_cards(t, t->boot.all)) {
         return COLL_GPUSYM_STEP_BOOTSTRAPPED;
     }
-    coll_gpusym_host_card_t *cards = t->boot.all;
+    coll_gpusym_host_card_t *cards = t->boot.all, *mine = t->boot.mine;
+    const uint32_t room = room_for_all(t, cards);
+    if (room > cards->room) {
+        return MPI_SUCCESS == tell_card(t, 0, mine->piece, room) ? COLL_GPUSYM_STEP_LINES_VOTE : OMPI_ERROR;
+    }
     t->boot.all = NULL;
     const bool opened = GPUSYM_SUCCESS == coll_gpusym_hosts_open(t, cards);
     return MPI_SUCCESS == coll_gpusym_vote_start(t, opened) ? COLL_GPUSYM_STEP_NET_VOTE : OMPI_ERROR;

@@ -6,6 +6,7 @@
 #include "mca/coll/gpusym/team/worker.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -61,15 +62,29 @@ static void find_nearest(gpusym_topo_nics_t *nics)
     }
 }
 
-static void open_worker(void)
+/* The interfaces that lead to none of the other hosts, if the parameter leaves that to us; the caller frees the list.
+ * NULL: none is known. */
+static char *find_astray(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    char *list = COLL_GPUSYM_NET_AUTO == coll_gpusym_params.net_choice ? coll_gpusym_peers_astray(peer, n) : NULL;
+    if (NULL != list && '\0' != list[0]) {
+        GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD does not use the network interfaces that lead to no other host: %s",
+                   coll_gpusym_params.world_rank, list);
+    }
+    return list;
+}
+
+static void open_worker(coll_gpusym_peer_t *const *peer, uint32_t n)
 {
     const char *why = NULL;
+    char *astray = NULL;
     gpusym_topo_nics_t nics = {.devices = ""};
-    gpusym_worker_params_t p = {.nearest = nics.devices, .bytes = coll_gpusym_params.net_size};
+    gpusym_worker_params_t p = {.devices.nearest = nics.devices, .bytes = coll_gpusym_params.net_size};
     if (COLL_GPUSYM_NET_NAMED == coll_gpusym_params.net_choice) {
-        p.devices = coll_gpusym_params.net_devices;
+        p.devices.only = coll_gpusym_params.net_devices;
     } else if (COLL_GPUSYM_NET_NONE != coll_gpusym_params.net_choice) {
         find_nearest(&nics);
+        p.devices.astray = astray = find_astray(peer, n);
     }
     if (COLL_GPUSYM_NET_NONE == coll_gpusym_params.net_choice) {
         why = "coll_gpusym_net_devices is none";
@@ -82,14 +97,23 @@ static void open_worker(void)
         GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD has no network between islands: %s", coll_gpusym_params.world_rank,
                    why);
     }
+    free(astray);
+}
+
+gpusym_worker_t *coll_gpusym_worker_open(coll_gpusym_peer_t *const *peer, uint32_t n)
+{
+    pthread_mutex_lock(&net.lock);
+    if (NULL == net.worker && !net.failed) {
+        open_worker(peer, n);
+    }
+    gpusym_worker_t *w = net.worker;
+    pthread_mutex_unlock(&net.lock);
+    return w;
 }
 
 gpusym_worker_t *coll_gpusym_worker(void)
 {
     pthread_mutex_lock(&net.lock);
-    if (NULL == net.worker && !net.failed) {
-        open_worker();
-    }
     gpusym_worker_t *w = net.worker;
     pthread_mutex_unlock(&net.lock);
     return w;
@@ -161,8 +185,8 @@ void coll_gpusym_worker_describe(coll_gpusym_host_card_t *card)
         return;
     }
     const void *address = gpusym_worker_address(w, &bytes);
-    if (bytes <= sizeof card->address) {
-        memcpy(card->address, address, bytes);
+    if (bytes <= COLL_GPUSYM_ADDRESS_MAX) {
+        memcpy(card->address, address, bytes <= card->room ? bytes : 0);
         card->bytes = (uint32_t) bytes;
     } else {
         GPUSYM_LOG(2, "rank %d of MPI_COMM_WORLD: its network address has %zu bytes, more than %u",

@@ -6,9 +6,13 @@
 #ifndef MCA_COLL_GPUSYM_TEAM_WORKER_H
 #define MCA_COLL_GPUSYM_TEAM_WORKER_H
 
+#include "mca/coll/gpusym/team/peers.h"
 #include "mca/common/gpusym/rail/worker.h"
 
-/* Returns it, opened at the first call, which takes 20 to 100 ms; NULL: this process has none. Any thread. */
+/* Opens it at the first call, which takes 20 to 100 ms, with devices that lead to the hosts of n processes. Returns as
+ * below. Any thread. */
+gpusym_worker_t *coll_gpusym_worker_open(coll_gpusym_peer_t *const *peer, uint32_t n);
+/* Returns it; NULL: it is not open, or this process has none. Any thread. */
 gpusym_worker_t *coll_gpusym_worker(void);
 /* Tells which GPU its memory is mapped for: a verbose line, once, if its network devices are another one's. */
 void coll_gpusym_worker_used_by(const gpusym_gpu_info_t *gpu);
@@ -26,17 +30,25 @@ void coll_gpusym_worker_forgo(uint64_t bytes);
 bool coll_gpusym_worker_take(uint64_t bytes);
 void coll_gpusym_worker_give(uint64_t bytes);
 
-/* Bytes of a process's address in the net, at most. */
-#define COLL_GPUSYM_ADDRESS_MAX 1004u
+/* Bytes for the addresses of processes in the net with which cards are exchanged first; multiples of 8. That of a
+ * process with dozens of network interfaces is longer, and cards are exchanged once more then. */
+#define COLL_GPUSYM_ADDRESS_ROOM 1000u
+#define COLL_GPUSYM_ADDRESS_MAX (64u << 10)
 /* What a rank tells all ranks of the communicator at the end of the bootstrap. */
 typedef struct {
     uint64_t token; /* random */
     int32_t error;  /* errno of what it could not map in its island; 0: nothing */
     uint32_t bytes; /* of the address; 0: it has no net */
     uint32_t piece; /* bytes of the longest pieces that its rails have memory for */
-    char address[COLL_GPUSYM_ADDRESS_MAX];
+    uint32_t room;  /* bytes for the address, on all ranks as many */
+    char address[]; /* if there is room for it */
 } coll_gpusym_host_card_t;
-/* Fills in this rank's address and token. */
+/* Of the cards of all ranks. */
+static inline coll_gpusym_host_card_t *coll_gpusym_card(coll_gpusym_host_card_t *cards, uint32_t rank)
+{
+    return (coll_gpusym_host_card_t *) (void *) ((char *) cards + rank * (sizeof *cards + cards->room));
+}
+/* Fills in this rank's token and, if there is room, its address. */
 void coll_gpusym_worker_describe(coll_gpusym_host_card_t *card);
 
 #endif

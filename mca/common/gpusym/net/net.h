@@ -65,13 +65,19 @@ typedef struct {
     void (*lost)(void *arg, void *owner, const char *why);
 } gpusym_net_user_t;
 
+/* Network devices, as the transport names them, separated by commas; NULL or "": none. */
+typedef struct {
+    const char *only; /* to use these; none: all */
+    /* Advice where there are no such ones, which the transport does not follow if the user has told it which to use, or
+     * if it lacks one of the nearest: */
+    const char *nearest; /* of RDMA devices to use these only */
+    const char *astray;  /* of interfaces with TCP not to use these */
+} gpusym_net_devices_t;
+
 typedef struct {
     gpusym_net_user_t user;
-    uint32_t bytes_max;  /* of a message's data; longer ones that arrive are dropped.  At most GPUSYM_NET_BYTES_MAX */
-    const char *devices; /* network devices, as the transport names them, separated by commas; NULL or "": all */
-    /* RDMA devices, named alike, to use in place of all others of that kind, where devices are all: advice, which the
-     * transport does not follow if the user has told it which to use, or if it lacks one of them.  NULL or "": none. */
-    const char *nearest;
+    uint32_t bytes_max; /* of a message's data; longer ones that arrive are dropped.  At most GPUSYM_NET_BYTES_MAX */
+    gpusym_net_devices_t devices;
 } gpusym_net_params_t;
 
 /* The largest piece. */

@@ -69,7 +69,7 @@ struct gpusym_net {
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
-    bool nearest; /* of RDMA devices, only those that it was advised to use */
+    bool advised; /* it has the devices that it was advised to use */
     gpusym_net_peer_t *peers, *closing;
     landing_t *landings;
     unsigned unfinished; /* messages whose request UCX has */
@@ -308,36 +308,70 @@ static ucs_status_t init_context(gpusym_net_t *net, const ucp_config_t *config)
     return ucp_init(&params, config, &net->context);
 }
 
-static void append_device(void *arg, const char *device, const char *way)
+static bool has_names(const char *list)
 {
-    (void) way;
-    fprintf(arg, ",%s", device);
+    return NULL != list && '\0' != *list;
 }
 
-/* Opens a context with the RDMA devices of a list, and with what UCX has for TCP: hosts that these devices do not lead
- * to are reached as ever. False: it has no such context. */
-static bool open_nearest(gpusym_net_t *net, const char *nearest)
+static bool has_name(const char *list, const char *name)
 {
-    char *list = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&list, &size);
-    const told_t told = {append_device, f};
+    for (const char *at = list; has_names(at); at += strspn(at, ",")) {
+        const size_t length = strcspn(at, ",");
+        if (strlen(name) == length && 0 == strncmp(at, name, length)) {
+            return true;
+        }
+        at += length;
+    }
+    return false;
+}
+
+/* Devices for a context: a list, as it is written. */
+typedef struct {
+    FILE *f;
+    char *list;
+    size_t size;
+    const gpusym_net_devices_t *advice;
+} chosen_t;
+
+static void choose_device(void *arg, const char *device, const char *way)
+{
+    chosen_t *c = arg;
+    const bool chosen = 0 == strcmp(way, "tcp") ? !has_name(c->advice->astray, device) : !has_names(c->advice->nearest);
+
+    fflush(c->f);
+    if (chosen && !has_name(c->list, device)) { /* it has other ways */
+        fprintf(c->f, "%s%s", 0 != c->size ? "," : "", device);
+    }
+}
+
+/* Opens a context with the devices that are advised. With the nearest RDMA devices it has those of TCP too: hosts that
+ * the former do not lead to are reached as ever. False: it has no such context. */
+static bool open_advised(gpusym_net_t *net, const gpusym_net_devices_t *advice)
+{
+    chosen_t c = {.advice = advice};
+    const told_t told = {choose_device, &c};
+    const char *nearest = has_names(advice->nearest) ? advice->nearest : "";
     ucp_config_t *config;
 
-    if (NULL == f) {
+    c.f = open_memstream(&c.list, &c.size);
+    if (NULL == c.f) {
         return false;
     }
-    fputs(nearest, f);
-    tell_components("tcp", &told);
-    fclose(f);
+    fputs(nearest, c.f);
+    tell_components(NULL, &told);
+    fclose(c.f);
+    if ('\0' == *c.list) {
+        free(c.list);
+        return false;
+    }
     ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
     if (UCS_OK == status) {
         (void) ucp_config_modify(config, "WARN_INVALID_CONFIG", "n"); /* the user has not asked for these devices */
-        status = ucp_config_modify(config, "NET_DEVICES", list);
+        status = ucp_config_modify(config, "NET_DEVICES", c.list);
         status = UCS_OK == status ? init_context(net, config) : status;
         ucp_config_release(config);
     }
-    free(list);
+    free(c.list);
     if (UCS_OK == status && !has_devices(net->context, nearest)) {
         ucp_cleanup(net->context);
         net->context = NULL;
@@ -345,15 +379,24 @@ static bool open_nearest(gpusym_net_t *net, const char *nearest)
     return NULL != net->context;
 }
 
-static bool has_names(const char *list)
+/* Advice is not followed: the user has said otherwise, or UCX cannot. */
+static void tell_unheeded(const gpusym_net_devices_t *advice, bool user)
 {
-    return NULL != list && '\0' != *list;
+    if (has_names(advice->nearest)) {
+        GPUSYM_LOG(2, "net: not with %s alone: %s", advice->nearest,
+                   user ? "UCX_NET_DEVICES is set" : "UCX does not use them here");
+    } else {
+        GPUSYM_LOG(2, "net: not without %s: %s", advice->astray,
+                   user ? "UCX_NET_DEVICES is set" : "UCX uses no others here");
+    }
 }
 
 /* GPUSYM_UCX_... in the environment holds for this context alone, UCX_... for all of the process. */
 static int open_context(gpusym_net_t *net, const gpusym_net_params_t *params, const char **why)
 {
-    const bool named = has_names(params->devices), advised = !named && has_names(params->nearest);
+    const gpusym_net_devices_t *devices = &params->devices;
+    const bool named = has_names(devices->only);
+    const bool advised = !named && (has_names(devices->nearest) || has_names(devices->astray));
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read("GPUSYM", NULL, &config);
 
@@ -361,16 +404,16 @@ static int open_context(gpusym_net_t *net, const gpusym_net_params_t *params, co
         return fail("GPUSYM_UCX_... in the environment", status, why);
     }
     if (named) {
-        status = ucp_config_modify(config, "NET_DEVICES", params->devices);
+        status = ucp_config_modify(config, "NET_DEVICES", devices->only);
     } else if (advised && user_has_named(config)) {
-        GPUSYM_LOG(2, "net: not with %s alone: UCX_NET_DEVICES is set", params->nearest);
+        tell_unheeded(devices, true);
     } else if (advised) {
-        net->nearest = open_nearest(net, params->nearest);
-        if (!net->nearest) {
-            GPUSYM_LOG(2, "net: not with %s alone: UCX does not use them here", params->nearest);
+        net->advised = open_advised(net, devices);
+        if (!net->advised) {
+            tell_unheeded(devices, false);
         }
     }
-    if (UCS_OK == status && !net->nearest) {
+    if (UCS_OK == status && !net->advised) {
         status = init_context(net, config);
     }
     ucp_config_release(config);
@@ -429,12 +472,15 @@ static int ucx_open(const gpusym_net_params_t *params, gpusym_net_t **net, const
         ucx_close(n);
         return rc;
     }
-    GPUSYM_LOG(2, "net: UCX %s, address of %zu bytes, devices: %s%s; CUDA memory: %s to UCX", ucp_get_version_string(),
-               n->address_bytes,
-               n->nearest                   ? params->nearest
-               : has_names(params->devices) ? params->devices
-                                            : "all",
-               n->nearest ? " and TCP" : "", knows_cuda(n->context) ? "known" : "not known");
+    const gpusym_net_devices_t *devices = &params->devices;
+    const bool nearest = n->advised && has_names(devices->nearest), astray = n->advised && has_names(devices->astray);
+    GPUSYM_LOG(2, "net: UCX %s, address of %zu bytes, devices: %s%s%s%s; CUDA memory: %s to UCX",
+               ucp_get_version_string(), n->address_bytes,
+               nearest                    ? devices->nearest
+               : has_names(devices->only) ? devices->only
+                                          : "all",
+               nearest ? " and TCP" : "", astray ? " but " : "", astray ? devices->astray : "",
+               knows_cuda(n->context) ? "known" : "not known");
     *net = n;
     return GPUSYM_SUCCESS;
 }

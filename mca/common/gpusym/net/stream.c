@@ -623,7 +623,6 @@ int gpusym_net_streams_open(const gpusym_net_streams_params_t *params, gpusym_ne
         .user = {.arg = all, .place = place, .landed = landed, .lost = lost},
         .bytes_max = params->piece_bytes,
         .devices = params->devices,
-        .nearest = params->nearest,
     };
     const int rc = params->transport->open(&net, &all->net, why);
     if (GPUSYM_SUCCESS != rc) {

@@ -37,8 +37,7 @@ typedef struct {
 
 typedef struct {
     const gpusym_transport_t *transport;
-    const char *devices;  /* as gpusym_net_params_t, */
-    const char *nearest;  /* and this */
+    gpusym_net_devices_t devices;
     uint32_t piece_bytes; /* the longest piece of any stream */
     void *memory;         /* for rings and ranges, page-aligned, for example pinned; the caller's again after close */
     uint64_t bytes;       /* of it */

@@ -255,7 +255,6 @@ static int open_streams(gpusym_worker_t *w, const gpusym_worker_params_t *from, 
     }
     const gpusym_net_streams_params_t params = {.transport = w->transport,
                                                 .devices = from->devices,
-                                                .nearest = from->nearest,
                                                 .piece_bytes = GPUSYM_RAIL_LONG_BYTES(w->piece_bytes),
                                                 .memory = memory,
                                                 .bytes = w->bytes,

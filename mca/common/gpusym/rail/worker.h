@@ -21,9 +21,8 @@ typedef struct gpusym_worker_peer gpusym_worker_peer_t;
 
 typedef struct {
     const gpusym_transport_t *transport;
-    const char *devices; /* as gpusym_net_params_t, copied, */
-    const char *nearest; /* and this */
-    uint64_t bytes;      /* of memory for rings and send buffers, in all; rounded up to whole pages */
+    gpusym_net_devices_t devices;
+    uint64_t bytes; /* of memory for rings and send buffers, in all; rounded up to whole pages */
 } gpusym_worker_params_t;
 
 /* The longest piece of a worker with so much memory is a part of it, and a power of two between these. */
