@@ -15,6 +15,7 @@
 #                       With --rate the limit holds for what a host sends
 #   --interfaces N      more interfaces on each host, whose addresses are the same on all hosts and lead nowhere, as Docker's are;
 #                       UCX finds them, and is left to choose
+#   --cut               eth0 of all hosts is cut from the switch; Open MPI's messages go by ctl
 #   --with-ft ulfm, --mca NAME VALUE    for mpirun
 #
 # The exit status is mpirun's; 77: namespaces cannot be made here, and the last line says why. The closing lines are what each
@@ -30,7 +31,7 @@
 set -u
 
 usage="usage: test/mpi/hosts.sh HOSTS RANKS [--build DIR] [--round-robin] [--rate RATE] [--mtu BYTES] [--delay TIME]
-       [--interfaces N] [--with-ft ulfm] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
+       [--interfaces N] [--cut] [--with-ft ulfm] [--mca NAME VALUE] -- PROGRAM [ARGUMENT...]"
 
 die() {
     printf 'hosts.sh: %s\n' "$*" >&2
@@ -93,7 +94,7 @@ read_arguments() {
         for ((i = 1; i < hosts; i++)); do ranks_of+=("$ranks"); done
     fi
     [ ${#ranks_of[@]} -eq "$hosts" ] || die "$hosts hosts, but a list of ${#ranks_of[@]} numbers of ranks"
-    build=. rate='' mtu=1500 delay='' robin='' more=0 mca=()
+    build=. rate='' mtu=1500 delay='' robin='' more=0 cut='' mca=()
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
             --build) build=${2:?$usage} && shift 2 ;;
@@ -102,6 +103,7 @@ read_arguments() {
             --mtu) mtu=${2:?$usage} && shift 2 ;;
             --delay) delay=${2:?$usage} && shift 2 ;;
             --interfaces) more=${2:?$usage} && shift 2 ;;
+            --cut) cut=yes && shift ;;
             --with-ft) mca+=(--with-ft "${2:?$usage}") && shift 2 ;;
             --mca) mca+=(--mca "${2:?$usage}" "${3?$usage}") && shift 3 ;;
             *) die "$usage" ;;
@@ -239,6 +241,7 @@ make_network() {
             die "no interface for host $i"
         queue=256kb limit eth0 on "$i"
         [ "$more" = 0 ] || make_more "$i"
+        [ -z "$cut" ] || echo "cut $i" >&8
     done
 }
 
@@ -261,6 +264,7 @@ set_parameters() {
     . "$GPUSYM_SRCDIR/test/mpirun.sh" || exit 2
     export OMPI_MCA_btl=$OMPI_MCA_btl,tcp OMPI_MCA_btl_tcp_if_include=eth0
     [ "$more" != 0 ] || export UCX_NET_DEVICES=eth0
+    [ -z "$cut" ] || export OMPI_MCA_btl_tcp_if_include=ctl
     export OMPI_MCA_opal_mca_base_component_path=$build/components:$GPUSYM_OMPI_PATH_TAIL
     # coll/han of 6.0.0rc2 gathers elements with a lower bound wrongly, and writes past its buffers, with gpusym or without.
     [ "$GPUSYM_OMPI_MAJOR" -lt 6 ] || export OMPI_MCA_coll_han_priority=-1
@@ -320,7 +324,7 @@ tell_left() {
 }
 
 inside() {
-    local hosts ranks_of build rate mtu delay robin more mca program queue i n rc received sent
+    local hosts ranks_of build rate mtu delay robin more cut mca program queue i n rc received sent
     read_arguments "$@"
     prepare_machine
     make_hosts

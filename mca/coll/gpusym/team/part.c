@@ -26,6 +26,7 @@ coll_gpusym_hosts_t *coll_gpusym_part_create(coll_gpusym_team_t *t, coll_gpusym_
     h->nislands = t->islands.nislands;
     h->island = t->island;
     h->cards = cards;
+    h->unreached = -1;
     h->peer = calloc(h->nranks, sizeof(gpusym_worker_peer_t *));
     h->leader = calloc(h->nislands, sizeof *h->leader);
     h->seq = &t->host.rc.seq;
@@ -66,6 +67,7 @@ int coll_gpusym_part_get(coll_gpusym_hosts_t *h, uint32_t rank, gpusym_rail_peer
         const int rc = gpusym_worker_peer_get(h->worker, card->address, card->bytes, inside, &h->peer[rank]);
         if (GPUSYM_SUCCESS != rc) {
             h->peer[rank] = NULL;
+            h->unreached = (int) rank;
             GPUSYM_LOG(2, "rank %u: the network does not reach rank %u", h->rank, rank);
             return rc;
         }

@@ -29,6 +29,7 @@ struct coll_gpusym_hosts {
     coll_gpusym_host_card_t *cards; /* [nranks]; owned */
     gpusym_worker_peer_t **peer;    /* [nranks]; NULL: not open; owned */
     uint32_t *leader;               /* [nislands] ranks; owned */
+    int unreached;                  /* a rank that the network does not lead to; -1: none is known */
 
     /* hosts.c */
     gpusym_worker_task_t task; /* added: of a leader, or where something is left to be closed */

@@ -18,6 +18,7 @@
 #include "mca/coll/gpusym/team/exchange.h"
 #include "mca/coll/gpusym/team/hosts.h"
 #include "mca/coll/gpusym/team/join.h"
+#include "mca/coll/gpusym/team/part.h"
 #include "mca/coll/gpusym/team/rails.h"
 #include "mca/coll/gpusym/team/tuner.h"
 #include "mca/common/gpusym/agree/tokens.h"
@@ -383,6 +384,21 @@ static uint32_t room_for_all(const coll_gpusym_team_t *t, coll_gpusym_host_card_
     return (most + 7u) & ~7u;
 }
 
+/* errno of what coll_gpusym_hosts_open() returns. */
+static int error_of(int rc)
+{
+    switch (rc) {
+    case GPUSYM_SUCCESS:
+        return 0;
+    case GPUSYM_ERR_UNREACHABLE:
+        return EHOSTUNREACH;
+    case GPUSYM_ERR_NO_MEMORY:
+        return ENOMEM;
+    default:
+        return EAGAIN; /* no thread */
+    }
+}
+
 /* All ranks have told whether they have mapped the lines. Returns the next step, or a negative error. */
 static int judge_lines(coll_gpusym_team_t *t)
 {
@@ -402,8 +418,21 @@ static int judge_lines(coll_gpusym_team_t *t)
         return MPI_SUCCESS == tell_card(t, 0, mine->piece, room) ? COLL_GPUSYM_STEP_LINES_VOTE : OMPI_ERROR;
     }
     t->boot.all = NULL;
-    const bool opened = GPUSYM_SUCCESS == coll_gpusym_hosts_open(t, cards);
-    return MPI_SUCCESS == coll_gpusym_vote_start(t, opened) ? COLL_GPUSYM_STEP_NET_VOTE : OMPI_ERROR;
+    const int error = error_of(coll_gpusym_hosts_open(t, cards));
+    return MPI_SUCCESS == coll_gpusym_vote_start_error(t, error) ? COLL_GPUSYM_STEP_NET_VOTE : OMPI_ERROR;
+}
+
+/* Rank r does not reach another host: it tells the user, and no other rank does so for a later communicator. */
+static void tell_unreached(const coll_gpusym_team_t *t, uint32_t r)
+{
+    static bool told;
+    char label[GPUSYM_COMM_LABEL_MAX];
+    const bool first = !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED);
+    const int other = coll_gpusym_team_rank(t) == r && NULL != t->hosts ? t->hosts->unreached : -1;
+    if (first && other >= 0 && gpusym_params.warn > 0) {
+        coll_gpusym_help("unreached", (int) r, gpusym_comm_label(t->fallback->comm, label, sizeof label), other,
+                         coll_gpusym_peer_host(t->all[other]));
+    }
 }
 
 /* Of several islands: all ranks have told whether the network leads to the leaders of the others, and whether this rank
@@ -417,8 +446,12 @@ static int judge_net(coll_gpusym_team_t *t)
         while (COLL_GPUSYM_VOTE_YES == t->boot.votes[r]) {
             r++;
         }
-        snprintf(detail, sizeof detail, "rank %u does not reach all other islands, or has no thread to answer them", r);
+        const int error = t->boot.votes[r] - (int) COLL_GPUSYM_VOTE_YES;
+        snprintf(detail, sizeof detail, "rank %u: %s", r, strerror(error));
         coll_gpusym_team_settle(t, COLL_GPUSYM_R_NO_NET, detail);
+        if (EHOSTUNREACH == error) {
+            tell_unreached(t, r);
+        }
         coll_gpusym_hosts_close(t, false);
     }
     return COLL_GPUSYM_STEP_BOOTSTRAPPED;

@@ -31,7 +31,7 @@
 
 struct gpusym_worker_peer {
     gpusym_worker_peer_t *next;
-    gpusym_net_peer_t *net;
+    gpusym_net_peer_t *net; /* NULL: it could not be reached */
     uint32_t users;
     const char *lost; /* atomic; NULL, or why */
     char why[96];
@@ -357,21 +357,23 @@ static int open_peer(gpusym_worker_t *w, const void *address, size_t bytes, bool
     p->bytes = bytes;
     memcpy(p->address, address, bytes);
     const int rc = w->transport->peer_open(gpusym_net_streams_net(w->streams), p->address, bytes, inside, p, &p->net);
-    if (GPUSYM_SUCCESS != rc) {
+    if (GPUSYM_SUCCESS != rc && GPUSYM_ERR_UNREACHABLE != rc) {
         free(p);
         return rc;
     }
     p->next = w->peers;
     w->peers = p;
     *peer = p;
-    return GPUSYM_SUCCESS;
+    return rc;
 }
 
 int gpusym_worker_peer_get(gpusym_worker_t *w, const void *address, size_t bytes, bool inside,
                            gpusym_worker_peer_t **peer)
 {
     *peer = find_peer(w, address, bytes);
-    const int rc = NULL != *peer ? GPUSYM_SUCCESS : open_peer(w, address, bytes, inside, peer);
+    const int rc = NULL == *peer          ? open_peer(w, address, bytes, inside, peer)
+                   : NULL == (*peer)->net ? GPUSYM_ERR_UNREACHABLE
+                                          : GPUSYM_SUCCESS;
     if (GPUSYM_SUCCESS == rc) {
         (*peer)->users++;
     }

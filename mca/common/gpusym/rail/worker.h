@@ -63,8 +63,8 @@ void gpusym_worker_leave(gpusym_worker_t *worker);
 gpusym_net_streams_t *gpusym_worker_streams(gpusym_worker_t *worker);
 
 /* Gets the peer of an address, which is copied: the same one for the same address, opened at the first get.  inside: as
- * the transport's peer_open.  It may be lost already.  Errors as peer_open.  The caller puts it as often as it got
- * it. */
+ * the transport's peer_open.  It may be lost already.  Errors as peer_open; one that could not be reached is not tried
+ * again, which may take minutes.  The caller puts it as often as it got it. */
 int gpusym_worker_peer_get(gpusym_worker_t *worker, const void *address, size_t bytes, bool inside,
                            gpusym_worker_peer_t **peer);
 /* Tells that the caller needs the peer no longer.  It stays open until gpusym_worker_close: a stream may still have
