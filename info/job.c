@@ -14,6 +14,7 @@
 #include "info/ranks.h"
 #include "mca/common/gpusym/agree/agreement.h"
 #include "mca/common/gpusym/agree/status.h"
+#include "mca/common/gpusym/log.h"
 #include "mca/common/gpusym/shm/gauges.h"
 
 /* A status that has not been written for so long is of a call that has ended, or that the program does not poll. */
@@ -38,9 +39,17 @@ typedef struct {
     unsigned nawaited;
 } row_t;
 
+/* A one-sided call that waits. */
+typedef struct {
+    const info_rank_t *process;
+    gpusym_window_status_t status;
+} window_t;
+
 static struct {
     row_t *row;
     unsigned n;
+    window_t *window;
+    unsigned nwindows;
     uint64_t now;
 } all;
 
@@ -57,17 +66,21 @@ static int16_t distance(uint64_t a, uint64_t b)
 
 /* ---- lines ---- */
 
+static void *there(void *memory)
+{
+    if (NULL == memory) {
+        fputs("gpusym_info: no host memory\n", stderr);
+        exit(1);
+    }
+    return memory;
+}
+
 static void add_row(const info_rank_t *process, const gpusym_line_t *line)
 {
     const gpusym_entry_t *entry;
     const gpusym_status_t *s = &line->status;
-    row_t *rows = realloc(all.row, (all.n + 1) * sizeof(*rows));
-    if (NULL == rows) {
-        fputs("gpusym_info: no host memory\n", stderr);
-        exit(1);
-    }
-    all.row = rows;
-    row_t *row = &rows[all.n++];
+    all.row = there(realloc(all.row, (all.n + 1) * sizeof(*all.row)));
+    row_t *row = &all.row[all.n++];
     *row = (row_t){.process = process, .line = *line};
     row->posted = gpusym_status_last(line, &row->last, &entry);
     row->what = row->posted ? (uint8_t) (entry->word >> 32) : 0;
@@ -127,10 +140,16 @@ static void find_awaited(row_t *w)
     }
 }
 
-static bool waits_anywhere(const info_rank_t *process)
+/* Whether a process of this host waits. */
+static bool waits_anywhere(int32_t pid)
 {
     for (unsigned i = 0; i < all.n; i++) {
-        if (all.row[i].process == process && all.row[i].waits) {
+        if (all.row[i].process->pid == pid && all.row[i].waits) {
+            return true;
+        }
+    }
+    for (unsigned i = 0; i < all.nwindows; i++) {
+        if (all.window[i].process->pid == pid) {
             return true;
         }
     }
@@ -186,6 +205,38 @@ static void tell_row(info_item_t *list, const row_t *row)
     info_text(item, "way", "%s", row->waits && '\0' != s->way[0] ? s->way : "-");
     info_number(item, "seconds", row->waits ? seconds(all.now - s->since_ns) : NAN);
     info_text(item, "waits_for", "%s", text);
+}
+
+/* ---- one-sided calls ---- */
+
+static void add_window(const info_rank_t *process, const gpusym_window_status_t *status)
+{
+    all.window = there(realloc(all.window, (all.nwindows + 1) * sizeof(*all.window)));
+    all.window[all.nwindows++] = (window_t){.process = process, .status = *status};
+}
+
+static void tell_window(info_item_t *list, const window_t *w)
+{
+    const gpusym_window_status_t *s = &w->status;
+    char awaited[512], action[128];
+    size_t used = 0;
+    info_item_t *item = info_group(list, NULL);
+    for (unsigned i = 0; i < s->nawaited; i++) {
+        gpusym_append(awaited, sizeof(awaited), &used, "%s%u", 0 == i ? "" : ", ", s->awaited[i]);
+        if (0 != s->pid[i]) {
+            gpusym_append(awaited, sizeof(awaited), &used, " (pid %d)", (int) s->pid[i]);
+        }
+    }
+    gpusym_append(awaited, sizeof(awaited), &used, "%s", 0 == s->nawaited ? "-" : s->more ? " and more" : "");
+    used = 0;
+    gpusym_window_append_for(action, sizeof(action), &used, s->what, s->target);
+    info_text(item, "window_on", "%s", s->label);
+    info_number(item, "rank", s->rank);
+    info_number(item, "size", s->size);
+    info_number(item, "pid", w->process->pid);
+    info_number(item, "seconds", seconds(all.now - s->since_ns));
+    info_text(item, "waits_for", "%s", awaited);
+    info_text(item, "to", "%s", action);
 }
 
 /* ---- memory and resident kernels ---- */
@@ -264,6 +315,29 @@ static void tell_kernels(info_item_t *list, const info_rank_t *r)
 
 /* ---- who is late ---- */
 
+/* Of ranks for which one-sided calls wait. False: none of them is late by itself. */
+static bool tell_late_in_window(info_item_t *root)
+{
+    for (unsigned i = 0; i < all.nwindows; i++) {
+        const gpusym_window_status_t *s = &all.window[i].status;
+        char action[128], pid[32] = "of another host";
+        size_t used = 0;
+        for (unsigned k = 0; k < s->nawaited; k++) {
+            if (waits_anywhere(s->pid[k])) {
+                continue;
+            }
+            if (0 != s->pid[k]) {
+                snprintf(pid, sizeof(pid), "pid %d", (int) s->pid[k]);
+            }
+            gpusym_window_append_for(action, sizeof(action), &used, s->what, s->target);
+            info_text(root, "late", "rank %u (%s) of a window on %s, which others wait for to %s", s->awaited[k], pid,
+                      s->label, action);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The last line. */
 static void tell_late(info_item_t *root)
 {
@@ -276,13 +350,18 @@ static void tell_late(info_item_t *root)
         for (unsigned k = 0; w->waits && k < w->nawaited; k++) {
             const row_t *peer = find_row(w, w->awaited[k]);
             awaited = true;
-            if ((NULL == peer || !waits_anywhere(peer->process)) && NULL == late) {
+            if ((NULL == peer || !waits_anywhere(peer->process->pid)) && NULL == late) {
                 waiter = w;
                 late = peer;
                 rank = w->awaited[k];
             }
         }
     }
+    if (NULL == waiter && tell_late_in_window(root)) {
+        return;
+    }
+    any = any || 0 != all.nwindows;
+    awaited = awaited || 0 != all.nwindows;
     if (!any) {
         info_text(root, "late", "no rank: no call waits");
     } else if (!awaited) {
@@ -307,6 +386,21 @@ static void tell_late(info_item_t *root)
     }
 }
 
+static void read_window(const info_rank_t *r, unsigned i)
+{
+    gpusym_gauges_t copy[2];
+    gpusym_window_status_t status;
+    bool changed = true, waits = false;
+    for (int attempt = 0; attempt < GPUSYM_TOLD_ATTEMPTS && changed; attempt++) {
+        changed = gpusym_look_area(&r->look, GPUSYM_AREA_GAUGES, sizeof(copy[0]), &copy[0]) &&
+                  gpusym_look_area(&r->look, GPUSYM_AREA_GAUGES, sizeof(copy[1]), &copy[1]);
+        waits = changed && gpusym_window_look(copy, i, &status, &changed);
+    }
+    if (waits && status.polled_ns + STALE_NS > all.now) {
+        add_window(r, &status);
+    }
+}
+
 static void read_rank(const info_rank_t *r)
 {
     gpusym_line_t line;
@@ -315,6 +409,9 @@ static void read_rank(const info_rank_t *r)
         if (gpusym_status_look(&r->look, i, &line)) {
             add_row(r, &line);
         }
+    }
+    for (unsigned i = 0; r->look.fd >= 0 && i < GPUSYM_GAUGES_WINDOWS; i++) {
+        read_window(r, i);
     }
 }
 
@@ -344,6 +441,10 @@ const char *info_job_tell(info_item_t *root, const char *pid)
     for (unsigned i = 0; i < all.n; i++) {
         tell_row(list, &all.row[i]);
     }
+    list = NULL == error && 0 != all.nwindows ? info_list(root, "one_sided_calls") : NULL;
+    for (unsigned i = 0; i < all.nwindows; i++) {
+        tell_window(list, &all.window[i]);
+    }
     list = NULL == error ? info_list(root, "resident_kernels") : NULL;
     for (unsigned i = 0; i < ranks.n && NULL == error; i++) {
         tell_kernels(list, &ranks.rank[i]);
@@ -352,8 +453,10 @@ const char *info_job_tell(info_item_t *root, const char *pid)
         tell_late(root);
     }
     free(all.row);
+    free(all.window);
     all.row = NULL;
-    all.n = 0;
+    all.window = NULL;
+    all.n = all.nwindows = 0;
     info_ranks_free(&ranks);
     return error;
 }

@@ -140,6 +140,19 @@ tells '^ MPI_COMM_WORLD .* 0 3 [0-9]+ [0-9]+ MPI_Allreduce 400 posted .* 1 \(pid
 tells '^ other .* [12] 3 [0-9]+ 2 MPI_Allreduce 400 posted .* 0 \(pid [0-9]+\)$' 2
 end cross
 
+begin window
+await '^late +rank 2 .* of a window'
+ask 0 --job "$job"
+says '^late rank 2 \(pid [0-9]+\) of a window on MPI COMM.*, which others wait for to call MPI_Win_fence or MPI_Win_free$'
+tells '^ MPI COMM.* [01] 3 [0-9]+ [0-9.]+ 2 \(pid [0-9]+\) call MPI_Win_fence or MPI_Win_free$' 2
+end window
+begin chain
+await '^late +rank 1 '
+ask 0 --job "$job"
+says '^late rank 1 of rest .*, of another host or without a call there, in MPI_Allreduce, call 1$'
+tells '^ MPI COMM.* 0 3 [0-9]+ [0-9.]+ 1 \(pid [0-9]+\) call MPI_Win_post$'
+end chain
+
 begin late 4 --mca coll_gpusym_node_size 2
 await '^late +rank 3 '
 ask 0 --job "$job"

@@ -7,6 +7,8 @@
  *   standstill calm FILE    nor does any other
  *   standstill halves FILE  nor does the last rank on one half of the ranks; the others of its half do, and the other
  *                           half on MPI_COMM_WORLD
+ *   standstill window FILE  nor does the last rank call MPI_Win_fence, or another call, and the others do
+ *   standstill chain FILE   rank 0 waits in MPI_Win_start for rank 1, which waits in MPI_Allreduce for the last rank
  *   standstill cross FILE   rank 0 has begun one on MPI_COMM_WORLD, the others one on "other"
  * Ends after 120 s at the latest.
  */
@@ -114,6 +116,47 @@ static void cross(void)
     MPI_Comm_free(&comm[1]);
 }
 
+static void window(bool waits)
+{
+    MPI_Win win;
+    MPI_Win_create(in[1], sizeof in[1], sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    if (waits) {
+        wait_for_file();
+    }
+    MPI_Win_fence(0, win);
+    MPI_Win_free(&win);
+}
+
+static void chain(bool last)
+{
+    MPI_Win win;
+    MPI_Group all, one;
+    MPI_Comm rest;
+    const int other = 0 == rank ? 1 : 0;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &other, &one);
+    MPI_Comm_split(MPI_COMM_WORLD, 0 == rank, rank, &rest);
+    MPI_Comm_set_name(rest, "rest");
+    MPI_Win_create(in[1], sizeof in[1], sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    if (0 == rank) {
+        MPI_Win_start(one, 0, win);
+        MPI_Win_complete(win);
+    } else {
+        if (last) {
+            wait_for_file();
+        }
+        begin(0, 0, rest, NULL);
+        if (1 == rank) {
+            MPI_Win_post(one, 0, win);
+            MPI_Win_wait(win);
+        }
+    }
+    MPI_Win_free(&win);
+    MPI_Comm_free(&rest);
+    MPI_Group_free(&one);
+    MPI_Group_free(&all);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -131,6 +174,10 @@ int main(int argc, char **argv)
     buffered_message();
     if (0 == strcmp(argv[1], "halves")) {
         halves(last);
+    } else if (0 == strcmp(argv[1], "window")) {
+        window(last);
+    } else if (0 == strcmp(argv[1], "chain")) {
+        chain(last);
     } else if (0 == strcmp(argv[1], "cross")) {
         cross();
     } else if (last || calm) {

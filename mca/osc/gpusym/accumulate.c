@@ -28,7 +28,7 @@
 
 static int lock_target(osc_gpusym_window_t *w, int target)
 {
-    return osc_gpusym_get_turn(w, &w->words[target].accumulates, OSC_GPUSYM_FOR_ACCUMULATE, (uint32_t) target);
+    return osc_gpusym_get_turn(w, &w->words[target].accumulates, GPUSYM_WINDOW_FOR_ACCUMULATE, (uint32_t) target);
 }
 
 static void unlock_target(const osc_gpusym_window_t *w, int target)

@@ -141,7 +141,7 @@ static int post(ask_t *a)
         memcpy(a->box->data, a->packed, a->bytes);
     }
     __atomic_store_n(&a->box->request, a->write ? WRITE : READ, __ATOMIC_RELEASE);
-    a->rc = osc_gpusym_window_wait(a->w, &(osc_gpusym_wait_t){is_answered, is_asked, a, OSC_GPUSYM_FOR_ANSWER, 0});
+    a->rc = osc_gpusym_window_wait(a->w, &(osc_gpusym_wait_t){is_answered, is_asked, a, GPUSYM_WINDOW_FOR_ANSWER, 0});
     if (OMPI_SUCCESS != a->rc) {
         return a->rc;
     }
@@ -255,7 +255,7 @@ int osc_gpusym_ask(osc_gpusym_window_t *w, int target, const gpusym_layout_t *l,
     if (copy_directly(w, target, l, at, packed, write)) {
         return OMPI_SUCCESS;
     }
-    a.rc = osc_gpusym_get_turn(w, &a.box->origins, OSC_GPUSYM_FOR_ANSWER, (uint32_t) target);
+    a.rc = osc_gpusym_get_turn(w, &a.box->origins, GPUSYM_WINDOW_FOR_ANSWER, (uint32_t) target);
     if (OMPI_SUCCESS != a.rc) {
         return a.rc;
     }

@@ -224,7 +224,8 @@ static bool order_is_for(void *arg, uint32_t rank)
 /* Waits for a kept order. After an error of the wait it stays where it is. */
 static int wait_for_order(order_t *o)
 {
-    return osc_gpusym_window_wait(o->w, &(osc_gpusym_wait_t){order_ended, order_is_for, o, OSC_GPUSYM_FOR_ANSWER, 0});
+    return osc_gpusym_window_wait(o->w,
+                                  &(osc_gpusym_wait_t){order_ended, order_is_for, o, GPUSYM_WINDOW_FOR_ANSWER, 0});
 }
 
 /* ---- flushes ---- */
@@ -249,7 +250,7 @@ static bool is_to_answer(void *arg, uint32_t rank)
 int osc_gpusym_remote_flush(osc_gpusym_window_t *w, int target)
 {
     flush_t f = {w, target};
-    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){is_flushed, is_to_answer, &f, OSC_GPUSYM_FOR_ANSWER, 0});
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){is_flushed, is_to_answer, &f, GPUSYM_WINDOW_FOR_ANSWER, 0});
 }
 
 /* ---- the origin's memory ---- */
@@ -419,7 +420,7 @@ static bool some_order_free(void *arg)
 
 static int wait_for_any(osc_gpusym_window_t *w)
 {
-    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){some_order_free, NULL, w, OSC_GPUSYM_FOR_ANSWER, 0});
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){some_order_free, NULL, w, GPUSYM_WINDOW_FOR_ANSWER, 0});
 }
 
 static int access_all(access_t *a)

@@ -114,7 +114,7 @@ int osc_gpusym_start(struct ompi_group_t *group, int assertion, struct ompi_win_
     for (uint32_t t = 0; t < w->n; t++) {
         w->starts[t] += w->in_start[t] ? 1 : 0;
     }
-    rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_posted, w, OSC_GPUSYM_FOR_POST, 0});
+    rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_posted, w, GPUSYM_WINDOW_FOR_POST, 0});
     w->started = OMPI_SUCCESS == rc;
     return rc;
 }
@@ -175,7 +175,7 @@ static bool has_not_completed(void *arg, uint32_t o)
 
 static osc_gpusym_wait_t for_completion(osc_gpusym_window_t *w)
 {
-    return (osc_gpusym_wait_t){NULL, has_not_completed, w, OSC_GPUSYM_FOR_COMPLETE, 0};
+    return (osc_gpusym_wait_t){NULL, has_not_completed, w, GPUSYM_WINDOW_FOR_COMPLETE, 0};
 }
 
 int osc_gpusym_wait(struct ompi_win_t *win)
@@ -256,7 +256,7 @@ static int get_lock(osc_gpusym_window_t *w, uint32_t target, osc_gpusym_held_t h
     if (ahead) {
         return osc_gpusym_await_lock(w, target, exclusive);
     }
-    int rc = osc_gpusym_get_turn(w, q, OSC_GPUSYM_FOR_LOCK, target);
+    int rc = osc_gpusym_get_turn(w, q, GPUSYM_WINDOW_FOR_LOCK, target);
     rc = OMPI_SUCCESS == rc ? osc_gpusym_await_lock(w, target, exclusive) : rc;
     if (OMPI_SUCCESS == rc) {
         osc_gpusym_next_turn(q);
@@ -304,7 +304,7 @@ static int get_turns(osc_gpusym_window_t *w, uint32_t *n)
 
     for (*n = 0; OMPI_SUCCESS == rc && *n < w->n; *n += OMPI_SUCCESS == rc ? 1 : 0) {
         rc = osc_gpusym_is_near(w, (int) *n)
-                 ? osc_gpusym_get_turn(w, &w->words[*n].lockers, OSC_GPUSYM_FOR_LOCK, *n)
+                 ? osc_gpusym_get_turn(w, &w->words[*n].lockers, GPUSYM_WINDOW_FOR_LOCK, *n)
                  : osc_gpusym_remote_lock(w, (int) *n, OSC_GPUSYM_TURN, OSC_GPUSYM_UNLOCKED, false);
     }
     return rc;

@@ -21,6 +21,8 @@
 #define GAP_NS 100000000u
 /* Progress for ranks of other hosts to be told of a death, by a rank that may then leave MPI. */
 #define TELL_NS 50000000u
+/* Between two statuses that are published, and before the first. */
+#define TOLD_NS 10000000u
 /* Ranks that a report names at most. */
 #define RANKS_TOLD 4u
 #define REPORTS_MAX 40u
@@ -55,29 +57,12 @@ static void append_missing(report_t *r, const osc_gpusym_window_t *w, const osc_
     }
 }
 
-static void append_what(report_t *r, const osc_gpusym_wait_t *wait)
-{
-    static const char *const texts[] = {
-        [OSC_GPUSYM_FOR_POST] = "call MPI_Win_post",
-        [OSC_GPUSYM_FOR_COMPLETE] = "call MPI_Win_complete",
-        [OSC_GPUSYM_FOR_BARRIER] = "call MPI_Win_fence or MPI_Win_free",
-        [OSC_GPUSYM_FOR_LOCK] = "release the lock of rank ",
-        [OSC_GPUSYM_FOR_ACCUMULATE] = "end an accumulate to rank ",
-        [OSC_GPUSYM_FOR_ANSWER] = "answer, in a call of MPI there (when asked for a lock: once that is free)",
-    };
-
-    gpusym_append(r->text, sizeof r->text, &r->used, " to %s", texts[wait->what]);
-    if (OSC_GPUSYM_FOR_LOCK == wait->what || OSC_GPUSYM_FOR_ACCUMULATE == wait->what) {
-        gpusym_append(r->text, sizeof r->text, &r->used, "%u", (unsigned) wait->target);
-    }
-}
-
 /* Of those that wait in a barrier the lowest one says it. */
 static bool others_say(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait)
 {
     bool lower = false;
 
-    for (uint32_t i = 0; OSC_GPUSYM_FOR_BARRIER == wait->what && NULL != wait->misses && i < w->rank; i++) {
+    for (uint32_t i = 0; GPUSYM_WINDOW_FOR_BARRIER == wait->what && NULL != wait->misses && i < w->rank; i++) {
         lower = lower || !wait->misses(wait->arg, i);
     }
     return lower;
@@ -90,7 +75,8 @@ static void tell(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, ui
     char name[GPUSYM_COMM_LABEL_MAX];
 
     append_missing(&r, w, wait);
-    append_what(&r, wait);
+    gpusym_append(r.text, sizeof r.text, &r.used, " to ");
+    gpusym_window_append_for(r.text, sizeof r.text, &r.used, wait->what, wait->target);
     fprintf(stderr,
             "gpusym: rank %u of a window on %s has waited %.1f s for %s. If that is too long, check where it is "
             "(gdb -p, py-spy dump --pid). coll_gpusym_warn 0 hides this message.\n",
@@ -139,7 +125,36 @@ typedef struct {
     uint64_t looked_ns; /* 0: not yet */
     uint64_t waited_ns;
     uint32_t reports;
+    uint64_t told_ns; /* when it was last published, as slot `slot` */
+    int slot;         /* -1: not yet */
 } patience_t;
+
+/* For whoever asks what the job waits for. */
+static void publish(const osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, patience_t *p, uint64_t now)
+{
+    gpusym_window_status_t s = {.since_ns = now - p->waited_ns,
+                                .polled_ns = now,
+                                .rank = w->rank,
+                                .size = w->n,
+                                .target = wait->target,
+                                .what = (uint8_t) wait->what};
+    char name[GPUSYM_COMM_LABEL_MAX];
+
+    for (uint32_t i = 0; NULL != wait->misses && i < w->n; i++) {
+        if (i == w->rank || !wait->misses(wait->arg, i)) {
+            continue;
+        }
+        if (GPUSYM_WINDOW_AWAITED == s.nawaited) {
+            s.more = 1;
+            break;
+        }
+        s.awaited[s.nawaited] = i;
+        s.pid[s.nawaited++] = NULL != w->part[i].process ? gpusym_peer_pid(w->part[i].process) : 0;
+    }
+    snprintf(s.label, sizeof s.label, "%.87s", gpusym_comm_label(w->comm, name, sizeof name));
+    p->slot = gpusym_window_tell(p->slot, &s);
+    p->told_ns = now;
+}
 
 /* Another look. MPI error code: a rank has died. */
 static int look(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, patience_t *p, uint64_t now)
@@ -149,6 +164,9 @@ static int look(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait, patience_
 
     p->looked_ns = now;
     p->waited_ns += gap < GAP_NS ? gap : GAP_NS;
+    if (p->waited_ns >= TOLD_NS && now - p->told_ns >= TOLD_NS) {
+        publish(w, wait, p, now);
+    }
     if (gpusym_params.warn > 0 && p->reports < REPORTS_MAX &&
         (double) p->waited_ns >= gpusym_params.warn * 1e9 * (double) (1ull << p->reports)) {
         p->reports++;
@@ -174,25 +192,24 @@ bool osc_gpusym_wait_ended(const osc_gpusym_window_t *w, const osc_gpusym_wait_t
 
 int osc_gpusym_window_wait(osc_gpusym_window_t *w, const osc_gpusym_wait_t *wait)
 {
-    patience_t p = {.reports = 0};
+    patience_t p = {.slot = -1};
+    int rc = OMPI_SUCCESS;
 
-    for (uint32_t i = 1; !osc_gpusym_wait_ended(w, wait); i++) {
+    for (uint32_t i = 1; OMPI_SUCCESS == rc && !osc_gpusym_wait_ended(w, wait); i++) {
         opal_progress();
         if (0 != i % 64) {
             continue;
         }
         sched_yield();
         const uint64_t now = gpusym_now_ns();
-        if (now - p.looked_ns < LOOK_NS) {
-            continue;
-        }
-        const int rc = look(w, wait, &p, now);
-        if (OMPI_SUCCESS != rc) {
-            lose(w);
-            return osc_gpusym_wait_ended(w, wait) ? OMPI_SUCCESS : rc;
-        }
+        rc = now - p.looked_ns < LOOK_NS ? OMPI_SUCCESS : look(w, wait, &p, now);
     }
-    return OMPI_SUCCESS;
+    if (OMPI_SUCCESS != rc) {
+        lose(w);
+        rc = osc_gpusym_wait_ended(w, wait) ? OMPI_SUCCESS : rc;
+    }
+    gpusym_window_tell_end(p.slot);
+    return rc;
 }
 
 /* Whether a rank holds target's lock for itself; who shares it is not known. */
@@ -205,7 +222,7 @@ typedef struct {
     const osc_gpusym_window_t *w;
     const osc_gpusym_queue_t *q;
     uint32_t ticket, target;
-    osc_gpusym_for_t what;
+    gpusym_window_for_t what;
 } turn_t;
 
 static bool has_turn(void *arg)
@@ -218,12 +235,12 @@ static bool has_turn(void *arg)
 static bool keeps_turn(void *arg, uint32_t rank)
 {
     const turn_t *t = arg;
-    return OSC_GPUSYM_FOR_LOCK == t->what     ? holds_lock(t->w, t->target, rank)
-           : OSC_GPUSYM_FOR_ANSWER == t->what ? rank == t->target
-                                              : false;
+    return GPUSYM_WINDOW_FOR_LOCK == t->what     ? holds_lock(t->w, t->target, rank)
+           : GPUSYM_WINDOW_FOR_ANSWER == t->what ? rank == t->target
+                                                 : false;
 }
 
-int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q, osc_gpusym_for_t what, uint32_t target)
+int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q, gpusym_window_for_t what, uint32_t target)
 {
     turn_t t = {w, q, osc_gpusym_take_ticket(q), target, what};
     return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){has_turn, keeps_turn, &t, what, target});
@@ -250,7 +267,7 @@ static bool keeps_lock(void *arg, uint32_t rank)
 int osc_gpusym_await_lock(osc_gpusym_window_t *w, uint32_t target, bool exclusive)
 {
     try_t t = {w, target, exclusive};
-    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){has_lock, keeps_lock, &t, OSC_GPUSYM_FOR_LOCK, target});
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){has_lock, keeps_lock, &t, GPUSYM_WINDOW_FOR_LOCK, target});
 }
 
 void osc_gpusym_window_progress(const osc_gpusym_window_t *w)
@@ -279,7 +296,8 @@ static int barrier_apart(osc_gpusym_window_t *w)
     int rc = w->comm->c_coll->coll_ibarrier(w->comm, &request, w->comm->c_coll->coll_ibarrier_module);
 
     if (OMPI_SUCCESS == rc) {
-        rc = osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){request_ended, NULL, request, OSC_GPUSYM_FOR_BARRIER, 0});
+        rc =
+            osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){request_ended, NULL, request, GPUSYM_WINDOW_FOR_BARRIER, 0});
     }
     return OMPI_SUCCESS == rc ? ompi_request_wait(&request, MPI_STATUS_IGNORE) : rc;
 }
@@ -293,5 +311,5 @@ int osc_gpusym_window_barrier(osc_gpusym_window_t *w)
         return barrier_apart(w);
     }
     __atomic_fetch_add(&w->words[w->rank].barrier, 1, __ATOMIC_SEQ_CST);
-    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_entered, w, OSC_GPUSYM_FOR_BARRIER, 0});
+    return osc_gpusym_window_wait(w, &(osc_gpusym_wait_t){NULL, has_not_entered, w, GPUSYM_WINDOW_FOR_BARRIER, 0});
 }

@@ -7,23 +7,14 @@
 #ifndef OSC_GPUSYM_WAIT_H
 #define OSC_GPUSYM_WAIT_H
 
+#include "mca/common/gpusym/shm/gauges.h"
 #include "mca/osc/gpusym/window.h"
-
-/* What others have still to do. */
-typedef enum {
-    OSC_GPUSYM_FOR_POST,       /* MPI_Win_post */
-    OSC_GPUSYM_FOR_COMPLETE,   /* MPI_Win_complete */
-    OSC_GPUSYM_FOR_BARRIER,    /* what this rank does: MPI_Win_fence, MPI_Win_free */
-    OSC_GPUSYM_FOR_LOCK,       /* release the lock of `target` */
-    OSC_GPUSYM_FOR_ACCUMULATE, /* end their accumulates to `target` */
-    OSC_GPUSYM_FOR_ANSWER,     /* answer a request, in an MPI call of theirs */
-} osc_gpusym_for_t;
 
 typedef struct {
     bool (*ended)(void *arg); /* whether the wait has; NULL: it has once it misses no rank. Called often */
     bool (*misses)(void *arg, uint32_t rank); /* whether it waits for that rank; NULL: that is not known */
     void *arg;                                /* of both */
-    osc_gpusym_for_t what;
+    gpusym_window_for_t what;
     uint32_t target;
 } osc_gpusym_wait_t;
 
@@ -36,7 +27,7 @@ int osc_gpusym_window_look(osc_gpusym_window_t *w);
 
 /* Takes a ticket of target's queue, and waits for its turn: of lockers (LOCK), of accumulates (ACCUMULATE), or of
  * origins of its mailbox (ANSWER). After an error nobody gets a turn any more. */
-int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q, osc_gpusym_for_t what, uint32_t target);
+int osc_gpusym_get_turn(osc_gpusym_window_t *w, osc_gpusym_queue_t *q, gpusym_window_for_t what, uint32_t target);
 /* Waits until this rank gets target's lock, of which a queue does not keep it. */
 int osc_gpusym_await_lock(osc_gpusym_window_t *w, uint32_t target, bool exclusive);
 /* A barrier of all ranks. */

@@ -7,26 +7,14 @@
 
 #include <string.h>
 
-/* Attempts to copy a status that does not change meanwhile: it changes every 10 ms. */
-#define ATTEMPTS 100
-enum { WORDS = sizeof(gpusym_status_t) / sizeof(uint64_t) };
-
 void gpusym_status_tell(gpusym_line_t *line, const gpusym_status_t *status)
 {
-    uint64_t word[WORDS], *to = (uint64_t *) (void *) &line->status;
     gpusym_status_t s = *status;
 
     if (s.seq == line->status.seq && 0 != line->status.seq) {
         s.since_ns = line->status.since_ns;
     }
-    memcpy(word, &s, sizeof word);
-    const uint64_t turn = line->status_turn;
-    __atomic_store_n(&line->status_turn, turn + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* the odd number is seen before any of what follows */
-    for (unsigned i = 0; i < WORDS; i++) {
-        __atomic_store_n(&to[i], word[i], __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(&line->status_turn, turn + 2, __ATOMIC_RELEASE);
+    gpusym_told_publish(&line->status_turn, &line->status, &s, sizeof s);
 }
 
 /* The number that tells whether the status changes. */
@@ -47,7 +35,7 @@ bool gpusym_status_look(const gpusym_look_t *look, uint64_t i, gpusym_line_t *li
 {
     uint64_t before, after;
 
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+    for (int attempt = 0; attempt < GPUSYM_TOLD_ATTEMPTS; attempt++) {
         if (!read_turn(look, i, &before) || !gpusym_look_line(look, i, 0, sizeof *line, line) ||
             !read_turn(look, i, &after)) {
             return false;
